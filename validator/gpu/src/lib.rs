@@ -22,7 +22,7 @@ pub use nccl::{
     line_buffer_stdout,
 };
 pub use nvml::{
-    Bar1Memory, ComputeMode, Confidential, Counter, CounterValue, FabricHealth, GpuSnapshot, GpuStatus, Link, NvLink,
-    NvLinkFabric, NvLinkStates, Nvml, NvmlGpus, P2pAnswers, Presence, Process, Registration, Remote, State, Status,
-    count_nvlinks,
+    Bar1Memory, ComputeMode, Confidential, Counter, CounterValue, FabricHealth, GpuSnapshot, GpuStatus, Limit, Link,
+    LinkErrors, NvLink, NvLinkFabric, NvLinkStates, Nvml, NvmlGpus, P2pAnswers, PcieCounter, Presence, Process,
+    Registration, Remote, State, Status, Tallies, count_nvlinks,
 };

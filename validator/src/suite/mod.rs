@@ -158,7 +158,7 @@ pub fn serve_p2p_allreduce() -> std::io::Result<()> {
     p2p::allreduce::serve()
 }
 
-pub use shared::gpu_snapshots::NVML_HANGS;
+pub use shared::gpu_snapshots::{MIN_CRC, NVML_HANGS};
 
 /// The present state of the machine's GPUs.
 ///

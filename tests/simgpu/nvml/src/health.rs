@@ -1,5 +1,6 @@
 //! Clocks, temperature, power, clock throttle reasons, memory errors, and settings.
 
+use crate::link::errors;
 use crate::process::own_usage;
 use crate::state::Code;
 use crate::state::{Handle, put, query_device};
@@ -116,7 +117,7 @@ struct FieldValue {
 
 /// Memory rows that were remapped because of corrected and of uncorrected errors, and whether a remapping is pending or has
 /// failed (`NVML_FI_DEV_REMAPPED_*`); the action that recovers the GPU (`NVML_FI_DEV_GET_GPU_RECOVERY_ACTION`); the number of
-/// NVLinks, their data and the counters of the PCIe link, as on four H200. No other field has a value, as in a virtual machine.
+/// NVLinks, their data and errors, and the counters of the PCIe link, as on four H200. No other field has a value, as in a virtual machine.
 fn field(scenario: &Scenario, gpu: usize, id: c_uint, scope: c_uint) -> Option<u64> {
     let machine = &scenario.machine;
     let on = || events::happened(scenario).filter(move |event| event.gpu == Some(gpu));
@@ -136,6 +137,12 @@ fn field(scenario: &Scenario, gpu: usize, id: c_uint, scope: c_uint) -> Option<u
                 _ => received + received * 64 / 1000 + sent * 74 / 100,
             };
             Some(if all { value } else { value / links.max(1) })
+        }
+        // Replays, recoveries and CRC errors of data.
+        161..=163 if all || link => {
+            let links = if all { 0..counted?.links } else { scope..scope + 1 };
+            let kind = [0, 1, 3].get(usize::try_from(id - 161).ok()?)?;
+            Some(links.filter_map(|link| errors(scenario, gpu, link, *kind)).sum())
         }
         164 if link => machine.nvlink?.mb_s.map(u64::from),
         94 => Some(events::sum(scenario, gpu, |event| event.pcie_replays)),

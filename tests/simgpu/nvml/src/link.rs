@@ -68,17 +68,22 @@ unsafe extern "C" fn nvmlDeviceGetNvLinkErrorCounter(
         if scenario.machine.nvlink_uncounted {
             return Err(Code::NOT_SUPPORTED);
         }
-        let sum = |of: fn(&Event) -> u64| if link == 0 { events::sum(scenario, gpu, of) } else { 0 };
-        let found = match counter {
-            0 => sum(|event| event.nvlink_replays),
-            1 => sum(|event| event.nvlink_recoveries),
-            2 => 0,
-            3 => scenario.nvlink_crc(gpu, link, moved(gpu)),
-            _ => return Err(Code::INVALID_ARGUMENT),
-        };
+        let found = errors(scenario, gpu, link, counter).ok_or(Code::INVALID_ARGUMENT)?;
         // SAFETY: the caller's pointer is valid.
         unsafe { put(to, found) }
     })
+}
+
+/// One kind of a link's errors, by the number of the counter above.
+pub(crate) fn errors(scenario: &Scenario, gpu: usize, link: c_uint, counter: c_uint) -> Option<u64> {
+    let sum = |of: fn(&Event) -> u64| if link == 0 { events::sum(scenario, gpu, of) } else { 0 };
+    match counter {
+        0 => Some(sum(|event| event.nvlink_replays)),
+        1 => Some(sum(|event| event.nvlink_recoveries)),
+        2 => Some(0),
+        3 => Some(scenario.nvlink_crc(gpu, link, moved(gpu))),
+        _ => None,
+    }
 }
 
 /// The machine's NVLink description, if it has a link with this number.

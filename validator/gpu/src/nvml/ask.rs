@@ -2,16 +2,20 @@
 
 use super::Nvml;
 use super::answers::Process;
+use super::raw::fields;
 use super::status::{ComputeMode, Counter, CounterValue, GpuStatus, Presence};
 use machine::pcie::model::Bdf;
 use nvml_wrapper::Device;
 use nvml_wrapper::enum_wrappers::device as wrapped;
 use nvml_wrapper::enum_wrappers::device::{EccCounter, MemoryError};
-use nvml_wrapper::enums::device::{SampleValue, UsedGpuMemory};
+use nvml_wrapper::enums::device::UsedGpuMemory;
 use nvml_wrapper::error::NvmlError;
-use nvml_wrapper::structs::device::FieldId;
 use outcome::text::chain;
 use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+/// How long the counters of links and clocks of all GPUs may take: they are read after each test, and must not make a run longer.
+const TALLIES_LIMIT: Duration = Duration::from_millis(150);
 
 /// The maximum length of a process's name.
 const NAME: usize = 80;
@@ -28,7 +32,7 @@ const REMAPS: [(u32, Counter); 4] = [
 const RECOVERY: u32 = 230;
 
 impl CounterValue {
-    fn of(answer: Result<u64, NvmlError>) -> Self {
+    pub(super) fn of(answer: Result<u64, NvmlError>) -> Self {
         match answer {
             Ok(count) => Self::At(count),
             // An old driver reports an unknown field as invalid.
@@ -45,6 +49,11 @@ impl Nvml {
     #[must_use]
     pub fn gpu_status(&self, gpus: &[Bdf], ours: &dyn Fn(u32) -> bool) -> Vec<GpuStatus> {
         let mut all: Vec<_> = gpus.iter().map(|gpu| self.one(*gpu, ours)).collect();
+        // Last, because it may be cut short.
+        let until = Instant::now() + TALLIES_LIMIT;
+        for status in all.iter_mut().filter(|status| status.presence == Presence::Here) {
+            status.tallies = self.tallies(status.gpu, until);
+        }
         // CUDA hides GPUs that NVML does not know, and shows instances instead of split GPUs.
         let shown = |status: &&mut GpuStatus| !status.mig && !matches!(status.presence, Presence::Unlisted(_));
         for (ordinal, status) in all.iter_mut().filter(shown).enumerate() {
@@ -70,8 +79,8 @@ impl Nvml {
             used_bytes,
             busy_percent: device.utilization_rates().ok().map(|rates| rates.gpu),
             users: self.users(&device, ours),
-            counted: counted(&device),
-            recovery: CounterValue::of(recovery(&device)),
+            counted: counted(&device, gpu),
+            recovery: recovery(gpu),
             ..GpuStatus::unknown(gpu, Presence::Here)
         }
     }
@@ -100,7 +109,7 @@ impl Nvml {
     }
 }
 
-fn counted(device: &Device<'_>) -> BTreeMap<Counter, CounterValue> {
+fn counted(device: &Device<'_>, gpu: Bdf) -> BTreeMap<Counter, CounterValue> {
     let total = |kind, over| CounterValue::of(device.total_ecc_errors(kind, over));
     let pending = device.are_pages_pending_retired().map(u64::from);
     let mut all = BTreeMap::from([
@@ -110,32 +119,14 @@ fn counted(device: &Device<'_>) -> BTreeMap<Counter, CounterValue> {
         (Counter::AggregateUncorrected, total(MemoryError::Uncorrected, EccCounter::Aggregate)),
         (Counter::RetirePending, CounterValue::of(pending)),
     ]);
-    match device.field_values_for(&REMAPS.map(|(id, _)| FieldId(id))) {
-        Ok(values) => {
-            let values = values.into_iter().map(|sample| number(&sample?.value?));
-            all.extend(REMAPS.iter().map(|(_, counter)| *counter).zip(values.map(CounterValue::of)));
-        }
-        Err(why) => {
-            let unread = CounterValue::of(Err(why));
-            all.extend(REMAPS.iter().map(|(_, counter)| (*counter, unread.clone())));
-        }
-    }
+    let values = fields(gpu, &REMAPS.map(|(id, _)| (id, 0)));
+    all.extend(REMAPS.iter().map(|(_, counter)| *counter).zip(values));
     all
 }
 
 /// Requested separately: an old driver may refuse all fields because of one that it does not know.
-fn recovery(device: &Device<'_>) -> Result<u64, NvmlError> {
-    let mut fields = device.field_values_for(&[FieldId(RECOVERY)])?.into_iter();
-    number(&fields.next().ok_or(NvmlError::NotFound)??.value?)
-}
-
-fn number(value: &SampleValue) -> Result<u64, NvmlError> {
-    match *value {
-        SampleValue::U32(n) => Ok(n.into()),
-        SampleValue::U64(n) => Ok(n),
-        SampleValue::I64(n) => u64::try_from(n).map_err(|_| NvmlError::Unknown),
-        SampleValue::F64(_) => Err(NvmlError::Unknown),
-    }
+fn recovery(gpu: Bdf) -> CounterValue {
+    fields(gpu, &[(RECOVERY, 0)]).into_iter().next().unwrap_or(CounterValue::Unsupported)
 }
 
 impl From<wrapped::ComputeMode> for ComputeMode {

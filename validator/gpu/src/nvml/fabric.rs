@@ -6,19 +6,13 @@
 )]
 
 use super::Nvml;
-use libloading::Library;
+use super::raw::{Device, NOT_SUPPORTED, device, library};
 use machine::pcie::model::Bdf;
-use std::ffi::{CString, c_char, c_int, c_uint, c_void};
+use std::ffi::{c_int, c_uint};
 
-/// The loader's name of the library, which NVML's own start has already loaded.
-const LIBRARY: &str = "libnvidia-ml.so.1";
-/// `NVML_ERROR_NOT_SUPPORTED`
-const NOT_SUPPORTED: c_int = 3;
 /// `NVML_ERROR_ARGUMENT_VERSION_MISMATCH`: this driver has an earlier form of the answer.
 const OTHER_VERSION: c_int = 25;
 
-type Device = *mut c_void;
-type FindDevice = unsafe extern "C" fn(*const c_char, *mut Device) -> c_int;
 type FabricInfo = unsafe extern "C" fn(Device, *mut Raw) -> c_int;
 
 /// `nvmlGpuFabricInfo_v3_t`, of which `nvmlGpuFabricInfo_v2_t` is the beginning without the summary.
@@ -103,20 +97,10 @@ impl Nvml {
     /// # Errors
     /// NVML's error.
     pub fn nvlink_fabric(&self, gpu: Bdf) -> Result<Option<NvLinkFabric>, String> {
-        // SAFETY: the library is loaded already, so that nothing of it runs.
-        let library = unsafe { Library::new(LIBRARY) }.map_err(|e| format!("{LIBRARY}: {e}"))?;
-        // SAFETY: the types are those of nvml.h.
-        let find =
-            unsafe { library.get::<FindDevice>(b"nvmlDeviceGetHandleByPciBusId_v2\0") }.map_err(|e| e.to_string())?;
-        // SAFETY: as above.
+        let library = library()?;
+        // SAFETY: the type is that of nvml.h.
         let Ok(ask) = (unsafe { library.get::<FabricInfo>(b"nvmlDeviceGetGpuFabricInfoV\0") }) else { return Ok(None) };
-        let address = CString::new(gpu.to_string()).map_err(|e| e.to_string())?;
-        let mut device: Device = std::ptr::null_mut();
-        // SAFETY: the address ends with 0, and NVML writes one handle.
-        let code = unsafe { find(address.as_ptr(), &raw mut device) };
-        if code != 0 {
-            return Err(format!("nvmlDeviceGetHandleByPciBusId_v2 returned {code}"));
-        }
+        let device = device(&library, gpu)?;
         for (size, number) in FORMS {
             let mut answer = Raw { version: size | number << 24, ..Raw::default() };
             // SAFETY: NVML writes as many bytes as the version says, and both forms fit.

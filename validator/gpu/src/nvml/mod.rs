@@ -5,12 +5,15 @@ mod answers;
 mod ask;
 mod fabric;
 mod nvlink;
+mod raw;
 mod status;
+mod tallies;
 
 pub use answers::{Bar1Memory, Confidential, Link, NvmlGpus, P2pAnswers, Process, State, Status};
 pub use fabric::{FabricHealth, NvLinkFabric, Registration};
 pub use nvlink::{NvLink, NvLinkStates, Remote, count_nvlinks};
 pub use status::{ComputeMode, Counter, CounterValue, GpuSnapshot, GpuStatus, Presence};
+pub use tallies::{Limit, LinkErrors, PcieCounter, Tallies};
 
 use machine::pcie::model::Bdf;
 use nvml_wrapper::bitmasks::device::ThrottleReasons;

@@ -1,17 +1,18 @@
 //! NVLinks: which are up, where they lead, how many connect two GPUs, and what one carries.
 
 use super::Nvml;
+use super::raw::fields;
+use super::status::CounterValue;
 use machine::pcie::model::Bdf;
 use machine::pcie::topo::NvLinks;
-use nvml_wrapper::enums::device::SampleValue;
 use nvml_wrapper::error::NvmlError;
-use nvml_wrapper::structs::device::FieldId;
 use outcome::text::chain;
 
 /// The most NVLinks of one GPU (`NVML_NVLINK_MAX_LINKS`).
 const MOST_LINKS: u32 = 18;
-/// `NVML_FI_DEV_NVLINK_SPEED_MBPS_COMMON`: MB/s of each link, one direction.
-const LINK_SPEED: u32 = 90;
+/// `NVML_FI_DEV_NVLINK_SPEED_MBPS_COMMON` and, with the number of a link as scope, `NVML_FI_DEV_NVLINK_GET_SPEED`: MB/s of each
+/// link, one direction.
+const LINK_SPEEDS: [u32; 2] = [90, 164];
 
 /// The other end of an NVLink.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -87,16 +88,16 @@ impl Nvml {
         Ok(count_nvlinks(gpus, &states))
     }
 
-    /// The signalling rate of one NVLink of a GPU in one direction, GB/s. In virtual machines NVML does not report
-    /// the speed, only the version of the links, from which the speed follows.
+    /// The signalling rate of one NVLink of a GPU in one direction, GB/s. Where NVML reports no speed, as an old driver in a
+    /// virtual machine, it follows from the version of the links.
     ///
     /// # Errors
     /// NVML's error; an unknown version.
     pub fn nvlink_gb_s(&self, gpu: Bdf) -> Result<f64, String> {
         let device = self.device(gpu)?;
-        let values = device.field_values_for(&[FieldId(LINK_SPEED)]).unwrap_or_default();
-        let speed = values.into_iter().next().and_then(Result::ok).and_then(|v| v.value.ok());
-        if let Some(SampleValue::U32(mb_s @ 1..)) = speed {
+        let speeds = fields(gpu, &LINK_SPEEDS.map(|id| (id, 0)));
+        let speed = speeds.iter().filter_map(CounterValue::known).find(|mb_s| *mb_s > 0);
+        if let Some(mb_s) = speed.and_then(|mb_s| u32::try_from(mb_s).ok()) {
             return Ok(f64::from(mb_s) / 1000.0);
         }
         let version = device.link_wrapper_for(0).version().map_err(|e| chain(&e))?;

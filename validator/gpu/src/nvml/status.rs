@@ -3,6 +3,7 @@
 //! judge them.
 
 use super::answers::Process;
+use super::tallies::Tallies;
 use machine::GpuId;
 use machine::pcie::model::Bdf;
 use outcome::finding::Subject;
@@ -41,6 +42,8 @@ pub struct GpuStatus {
     pub counted: BTreeMap<Counter, CounterValue>,
     /// The number of the recovery action that the driver reports as needed; 0: none.
     pub recovery: CounterValue,
+    /// What it counts of its clocks and links.
+    pub tallies: Tallies,
 }
 
 /// Whether a GPU is present.
@@ -105,6 +108,20 @@ pub enum CounterValue {
     Unread(String),
 }
 
+impl CounterValue {
+    /// The value, if there is one.
+    #[must_use]
+    pub const fn known(&self) -> Option<u64> {
+        if let Self::At(value) = self { Some(*value) } else { None }
+    }
+
+    /// By how much it has risen since `before`; `None` if that is unknown. A counter that fell was reset by someone.
+    #[must_use]
+    pub fn since(&self, before: &Self) -> Option<u64> {
+        self.known()?.checked_sub(before.known()?)
+    }
+}
+
 impl GpuSnapshot {
     /// The GPUs; empty if nothing is known about them.
     #[must_use]
@@ -152,7 +169,7 @@ impl GpuStatus {
 
     /// A GPU about which only `presence` is known.
     #[must_use]
-    pub const fn unknown(gpu: Bdf, presence: Presence) -> Self {
+    pub fn unknown(gpu: Bdf, presence: Presence) -> Self {
         Self {
             gpu,
             ordinal: None,
@@ -164,6 +181,7 @@ impl GpuStatus {
             users: Ok(Vec::new()),
             counted: BTreeMap::new(),
             recovery: CounterValue::Unsupported,
+            tallies: Tallies::default(),
         }
     }
 }

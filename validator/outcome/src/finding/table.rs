@@ -721,10 +721,10 @@ codes! {
         .cause("the GPU or the driver is in a bad state, or NVML and the kernel module are of different versions")
         .remedy("run `nvidia-smi nvlink -s`; {power}")
         .explained_by(&[DRIVER, LOGGED]);
-    NvlinkErrors = row("NVLINK-ERRORS", "the driver logged errors of NVLinks")
+    NvlinkErrors = row("NVLINK-ERRORS", "its NVLinks counted errors")
         .of_machine()
-        .means("while a test ran, the driver logged errors, failures or shutdowns of NVLinks without an Xid")
-        .cause("a dirty or loose connector of a baseboard, bridge or cable, or a failing GPU or switch")
+        .means("while a test ran, NVLinks of a GPU sent packets again or were trained again, or one of them had far more CRC errors for each GiB than the other links of the machine; or, as information, that NVML does not count them")
+        .cause("a dirty or loose connector of a baseboard, bridge or cable, or a failing GPU or switch; a few CRC errors are normal on each link, and corrected")
         .remedy("compare `nvidia-smi nvlink -e` before and after load; if the same link counts again, {on host}reseat the GPU, bridge or cable, or have it replaced")
         .explained_by(&[&[NvswitchSxid, GpuXid]]);
     // Peer access.
@@ -837,6 +837,12 @@ codes! {
         .ruled_out_by(&[&test::P2P_BANDWIDTH])
         .by_load(ByLoad::Possible)
         .p2p(P2pEffect::Slow);
+    P2pDetour = row("P2P-DETOUR", "data takes another path than the driver names")
+        .of_machine()
+        .means("the driver says that NVLinks carry the data of two GPUs, and the GPUs did not count it there; or they counted it although the driver names PCIe")
+        .cause("NVLinks or routes that the driver does not use, or a driver or library that reports another path than it takes")
+        .remedy("compare `nvidia-smi topo -m` and `nvidia-smi nvlink -s` with the kernel's log, and `nvidia-smi nvlink -gt d` before and after a copy; {power}")
+        .explained_by(&[&[NvlinkFabric, NvLinkDown, NvLinkUnknown, P2pStaged]]);
     P2pSlow = row("P2P-SLOW", "slower than its links allow")
         .means("a pair of GPUs is slower than the narrowest link between them allows")
         .cause("a link that trained down under load, traffic that takes a detour, or a congested link between sockets")

@@ -14,7 +14,8 @@ pub(super) fn unknown_state_finding(why: &str) -> Finding {
 
 /// Whether a finding is about a persistent condition: it is reported once.
 pub(super) fn persists(finding: &Finding) -> bool {
-    !finding.is(Code::GpuEcc) && (!finding.is(Code::GpuRemap) || finding.unit.is_none())
+    const RISE: [Code; 4] = [Code::GpuEcc, Code::GpuThrottled, Code::NvlinkErrors, Code::PcieAer];
+    !RISE.contains(&finding.code) && (!finding.is(Code::GpuRemap) || finding.unit.is_none())
 }
 
 /// Faults in the present state of GPUs, whatever the earlier states were.

@@ -4,6 +4,7 @@
 
 mod change;
 mod explain;
+mod tally;
 mod users;
 
 use crate::suite::{Group, Test};
@@ -12,6 +13,7 @@ use machine::pcie::model::Bdf;
 use outcome::finding::{Code, Finding, Severity, Subject, Words};
 use outcome::{Judgement, Outcome};
 use std::collections::{BTreeMap, BTreeSet};
+use tally::TallyHistory;
 use users::UserHistory;
 
 /// What was observed about the GPUs so far.
@@ -22,6 +24,7 @@ pub(super) struct GpuMonitor {
     /// Findings since the last test ended.
     new_findings: Vec<Finding>,
     users: UserHistory,
+    tallies: TallyHistory,
     /// Whether our own work may still be on the GPUs: then a busy GPU does not indicate other programs.
     has_hung: bool,
     /// Lost GPUs, each with the test during which it was noticed.
@@ -42,6 +45,7 @@ impl GpuMonitor {
             Ok(now) => {
                 let mut new_findings = change::condition_findings(now);
                 new_findings.extend(change::increase_findings(&self.last, now));
+                new_findings.extend(self.tallies.add_snapshot(now));
                 new_findings.extend(self.users.started(now));
                 self.users.add_snapshot(now, snapshot.quiet && !self.has_hung, self.last.is_empty());
                 self.last.clone_from(now);
@@ -59,6 +63,7 @@ impl GpuMonitor {
         let kernel = explain::attribute_xids(&judgement, kernel);
         let judgement = judgement.with(kernel);
         let mut new_findings = std::mem::take(&mut self.new_findings);
+        new_findings.retain(|new| !tally::is_told(new, &judgement.findings));
         new_findings.retain(|new| {
             !judgement.findings.iter().any(|f| {
                 explain::is_loss(new)

@@ -9,6 +9,7 @@ mod calls;
 mod channels;
 mod checked;
 mod collective;
+mod counted;
 mod dumps;
 mod groups;
 mod libraries;

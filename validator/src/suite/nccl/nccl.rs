@@ -5,6 +5,7 @@
 //! it.
 
 use super::arms::{self, ArmKind};
+use super::counted::Counted;
 use super::libraries::{self, LoadedLibrary, NcclLibraries};
 use super::{checked, groups, limits, not_testable, nvls, proof, remeasure, sweep, withheld};
 use crate::config::Validate;
@@ -38,6 +39,11 @@ pub(in crate::suite) const TEST: Test = Test {
     run,
 };
 
+/// Timed calls of each size and placement.
+const CALLS: u32 = 5;
+/// What the timed all_reduces of the largest size, in both placements, bring to a GPU at least, KiB: each as many bytes as it has.
+/// A call of the strict arm before them may move what is left of it past the links.
+const LEAST_KIB: u64 = 2 * CALLS as u64 * (32 << 10);
 /// Sizes that use the protocols for small, middle and large data.
 const SIZES: [u64; 3] = [8, 1 << 20, 32 << 20];
 
@@ -184,18 +190,23 @@ fn run_arm(
     gpus: &[GpuId],
     carrier: &dyn Fn(Pair) -> Carrier,
 ) -> Result<ArmResults, Box<Finding>> {
+    let others = |a: GpuId| gpus.iter().filter(move |b| a != **b).map(move |b| Pair::new(a, *b));
+    let over_nvlink = gpus.iter().flat_map(|a| others(*a)).all(|pair| carrier(pair).is_nvlink());
+    let counted = over_nvlink.then(|| Counted::begin(context, gpus));
     let measure = |ranks: &mut Ranks| {
         let measured = measure(context, which, ranks)?;
         Ok((measured, libraries::loaded(ranks)))
     };
     let measured = arms::with(context, which, measure);
     let ((mut rows, proof), loaded) = measured.map_err(|finding| libraries::with_candidates(context, finding))?;
+    let counted = counted.and_then(|counted| counted.end(context, LEAST_KIB));
     let limits = limits(context, gpus, carrier);
     let again = limits.as_ref().map(|limits| remeasure::judge(context, which, &mut rows, limits)).transpose()?;
     let (slow, again) = again.map_or_else(Default::default, |again| (again.findings, again.rows));
     rows.extend(again);
     let mut findings = sweep::wrong(which, &rows);
     findings.extend(proof.findings);
+    findings.extend(counted);
     findings.extend(slow);
     let compared = limits.is_some();
     let loaded = Some(loaded);
@@ -228,7 +239,7 @@ fn measure(
     let mut rows = Vec::new();
     for collective in [Collective::AllReduce, Collective::Alltoall] {
         for bytes in SIZES {
-            let sweep = Sweep { iterations: 5, ..Sweep::standard(collective).at(bytes) };
+            let sweep = Sweep { iterations: CALLS, ..Sweep::standard(collective).at(bytes) };
             sweep::warm_up(context, which, ranks, &sweep)?;
             rows.extend(sweep::rows(context, which, ranks, &sweep)?);
         }

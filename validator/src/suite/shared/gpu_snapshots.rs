@@ -20,6 +20,9 @@ pub(in crate::suite) const PROBE_LIMIT: Duration = Duration::from_secs(10);
 /// The time limit for NVML's start, which also starts every GPU that no other program holds open. Each test that
 /// queries NVML has a longer deadline.
 pub(super) const START_LIMIT: Duration = Duration::from_secs(20);
+/// So many corrected errors are no chance on any NVLink. Recorded: bursts of 50 to 57 on single links of four healthy H200,
+/// while the other links counted none in 40 GiB each.
+pub const MIN_CRC: u64 = 1000;
 /// NVML's utilization figure covers up to a second. NVIDIA's driver also keeps a GPU busy while it starts it.
 const UTILIZATION_PERIOD: Duration = Duration::from_millis(1200);
 
@@ -54,8 +57,10 @@ impl TestContext {
     #[must_use]
     pub fn snapshot_after(&self, test: &Test, judgement: &Judgement) -> Option<GpuSnapshot> {
         let before = self.gpus.before.get().filter(|_| test.group == Group::Gpu)?;
-        let snapshot =
-            || GpuSnapshot { quiet: false, gpus: self.status_now().map(|gpus| self.with_own_marked(gpus, before)) };
+        let snapshot = || GpuSnapshot {
+            quiet: false,
+            gpus: self.status_now(before).map(|gpus| self.with_own_marked(gpus, before)),
+        };
         let now = snapshot();
         // If a GPU hangs, it may still be busy with our own work.
         if gpu::is_cuda_lost() || !matches!(judgement.outcome(), Outcome::Fail | Outcome::Error) {
@@ -79,8 +84,21 @@ impl TestContext {
         self.gpus.nvml_hang.get_or_init(ask).as_deref()
     }
 
-    fn status_now(&self) -> Result<Vec<GpuStatus>, String> {
-        query_status(ANSWER_LIMIT, driver_gpus(self.fabric.as_ref().ok()))
+    /// The state of the GPUs now; that of each NVLink where their errors have risen since `before`.
+    fn status_now(&self, before: &GpuSnapshot) -> Result<Vec<GpuStatus>, String> {
+        let (own, gpus) = (OwnProcesses::of_parent(), driver_gpus(self.fabric.as_ref().ok()));
+        let before: Vec<_> = before.known().iter().map(|gpu| (gpu.gpu, gpu.tallies.clone())).collect();
+        query_nvml(ANSWER_LIMIT, move |nvml| {
+            let mut now = nvml.gpu_status(&gpus, &|pid| own.has(pid));
+            let risen = |gpu: &GpuStatus| {
+                let earlier = before.iter().find(|(at, _)| *at == gpu.gpu);
+                earlier.is_some_and(|(_, earlier)| gpu.tallies.has_link_errors(earlier, MIN_CRC))
+            };
+            if now.iter().any(risen) {
+                nvml.add_links(&mut now);
+            }
+            now
+        })
     }
 
     fn with_own_marked(&self, mut gpus: Vec<GpuStatus>, before: &GpuSnapshot) -> Vec<GpuStatus> {

@@ -3,6 +3,7 @@
 //! sample's data is checked. Latency is left to `p2p_latency`, many pairs at once to `p2p_together`.
 
 mod cells;
+mod detour;
 mod judge;
 mod measure;
 mod sizes;
@@ -105,6 +106,7 @@ fn run(context: &TestContext) -> Result<Judgement, Box<Finding>> {
     let bench = Bench::new(context, 2, FULL)?;
     let mut results = Results::default();
     measure::all(context, &bench, &paths, &mut results)?;
+    results.findings.extend(detour::findings(context, &bench, &paths)?);
     // Links were read under load and are not read again.
     let (fabric, links) = (context.fabric()?, std::mem::take(&mut results.links));
     let carrier = paths.carriers(fabric, &links);
