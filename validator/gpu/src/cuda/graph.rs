@@ -254,10 +254,7 @@ impl Stream {
     /// The driver's error.
     pub fn replay(&self, graph: &Graph<'_>, launches: u64, books: &Books) -> Result<(), GpuError> {
         for n in 0..launches.min(LAUNCHES) {
-            self.context.bind()?;
-            // SAFETY: the graph belongs to this context and is alive, and the memory that its work uses outlives it.
-            let code = unsafe { (self.context.api.graph_launch)(graph.exec, self.handle) };
-            self.check_call("cuGraphLaunch", code, String::new)?;
+            self.launch_graph(graph)?;
             let from = books.device.span(BOOKS, BOOKS_BYTES)?;
             self.copy_out(books.host.span(n * BOOKS_BYTES, BOOKS_BYTES)?, from)?;
         }
@@ -267,16 +264,33 @@ impl Stream {
 
     /// Captures the work that `queue` queues here, without running it.
     fn capture<'m>(&self, queue: impl FnOnce() -> Result<(), GpuError>) -> Result<Graph<'m>, GpuError> {
-        let api = self.context.api;
+        self.begin_capture()?;
+        let queued = queue();
+        let graph = self.end_capture();
+        queued.and(graph)
+    }
+
+    /// From now on work that this thread queues here is captured and does not run. Every capture must be ended.
+    ///
+    /// # Errors
+    /// The driver's error.
+    pub fn begin_capture(&self) -> Result<(), GpuError> {
         self.context.bind()?;
         // SAFETY: the handle is alive.
-        let code = unsafe { (api.capture)(self.handle, THREAD_LOCAL) };
-        self.check_call("cuStreamBeginCapture", code, String::new)?;
-        let queued = queue();
+        let code = unsafe { (self.context.api.capture)(self.handle, THREAD_LOCAL) };
+        self.check_call("cuStreamBeginCapture", code, String::new)
+    }
+
+    /// Ends the capture that began here; the memory that the captured work uses must outlive the graph.
+    ///
+    /// # Errors
+    /// The driver's error, also if something was queued that cannot be captured.
+    pub fn end_capture<'m>(&self) -> Result<Graph<'m>, GpuError> {
+        let api = self.context.api;
+        self.context.bind()?;
         let mut graph = ptr::null_mut();
-        // SAFETY: one handle is written; the capture began above, and ends whatever was queued.
+        // SAFETY: one handle is written; the capture ends whatever was queued.
         let code = unsafe { (api.capture_end)(self.handle, &raw mut graph) };
-        queued?;
         self.check_call("cuStreamEndCapture", code, String::new)?;
         let mut exec = ptr::null_mut();
         // SAFETY: one handle is written; the graph was made above, and is not needed after this.
@@ -287,6 +301,17 @@ impl Stream {
         };
         self.check_call("cuGraphInstantiateWithFlags", code, String::new)?;
         Ok(Graph { exec, context: Rc::clone(&self.context), memory: PhantomData })
+    }
+
+    /// Launches a graph that was captured here.
+    ///
+    /// # Errors
+    /// The driver's error.
+    pub fn launch_graph(&self, graph: &Graph<'_>) -> Result<(), GpuError> {
+        self.context.bind()?;
+        // SAFETY: the graph belongs to this context and is alive, and the memory that its work uses outlives it.
+        let code = unsafe { (self.context.api.graph_launch)(graph.exec, self.handle) };
+        self.check_call("cuGraphLaunch", code, String::new)
     }
 }
 

@@ -3,7 +3,7 @@
 use super::Device;
 use super::messages::{Fault, Open, Opened};
 use super::rank_gpu::RankGpu;
-use gpu::{Call, Clique, Comm, Gpu, GpuError, Group, Nccl, Registered, UniqueId};
+use gpu::{Call, Clique, Comm, Gpu, GpuError, Graph, Group, Nccl, Registered, UniqueId};
 use machine::host::nvidia::nccl::mapped_file;
 use machine::root::Root;
 use machine::{GpuId, Rank};
@@ -120,6 +120,23 @@ impl LocalRanks {
     /// Queues a call.
     pub(super) fn enqueue(&self, group: &Group<'_>) -> Result<(), Fault> {
         group.enqueue().map_err(|error| self.fault(&error))
+    }
+
+    /// Captures calls in a graph for each rank here. As frameworks do it, the streams of all ranks capture while the calls are
+    /// queued.
+    pub(super) fn capture<'t>(&'t self, groups: &[Group<'t>]) -> Result<Vec<Graph<'t>>, Fault> {
+        let begun = self.gpus.iter().try_for_each(|own| own.stream.begin_capture());
+        let queued = begun.and_then(|()| groups.iter().try_for_each(Group::enqueue));
+        // Ended in any case: a stream that captures does nothing else.
+        let graphs: Vec<_> = self.gpus.iter().map(|own| own.stream.end_capture()).collect();
+        let graphs = queued.and_then(|()| graphs.into_iter().collect());
+        graphs.map_err(|error| self.fault(&error))
+    }
+
+    /// Launches each rank's graph.
+    pub(super) fn launch(&self, graphs: &[Graph<'_>]) -> Result<(), Fault> {
+        let launched = self.gpus.iter().zip(graphs).try_for_each(|(own, graph)| own.stream.launch_graph(graph));
+        launched.map_err(|error| self.fault(&error))
     }
 
     /// An error of all ranks of this process; of the one rank if it has only one.

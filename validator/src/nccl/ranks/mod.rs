@@ -197,6 +197,8 @@ pub enum Form {
     Grouped,
     /// With buffers that are registered with the communicator.
     Registered,
+    /// Captured in a CUDA graph of each rank's stream, which is launched once.
+    Captured,
 }
 
 impl RowAsk {

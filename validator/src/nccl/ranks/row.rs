@@ -97,11 +97,15 @@ impl<'t> RowRun<'t> {
         let _registered = if self.ask.form == Form::Registered { self.local.register()? } else { Vec::new() };
         check.prepare()?;
         let series = TimedCalls { events: 0, calls: all };
-        // They also synchronize the ranks.
+        // They also synchronize the ranks, and NCCL connects the paths of this size, which a capture could not hold.
         self.enqueue(std::slice::from_ref(&other), self.ask.warmups.max(1))?;
+        let graphs = if self.ask.form == Form::Captured { Some(self.local.capture(&timed)?) } else { None };
         self.record(&series, 0)?;
         self.enqueue(std::slice::from_ref(&other), all - last)?;
-        self.enqueue(&timed, u32::try_from(timed.len()).unwrap_or(u32::MAX))?;
+        match &graphs {
+            Some(graphs) => self.local.launch(graphs)?,
+            None => self.enqueue(&timed, u32::try_from(timed.len()).unwrap_or(u32::MAX))?,
+        }
         self.record(&series, 1)?;
         wait(self.local, self.time_limit())?;
         let us = self.ms(&series)? * 1e3 / f64::from(all);

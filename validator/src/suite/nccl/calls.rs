@@ -1,5 +1,5 @@
 //! Calls as frameworks make them, beyond one collective after the other from root 0: every root, several calls in one
-//! group, registered buffers, a communicator of some of the ranks, and a new communicator after the old one was aborted.
+//! group, calls captured in a CUDA graph, registered buffers, a communicator of some of the ranks, and a new communicator after the old one was aborted.
 //! Memory of our own alone is registered: neither NCCL's allocator nor its windows are used, which may use multicast.
 
 use super::arms::{self, ArmKind};
@@ -19,7 +19,7 @@ use std::time::Duration;
 pub(in crate::suite) const TEST: Test = Test {
     about: &test::NCCL_CALLS,
     title: "Calls as frameworks make them",
-    proves: "collectives are right from and to every root, in a group with others, with registered buffers, in a communicator of some ranks, and in a new communicator after an abort",
+    proves: "collectives are right from and to every root, in a group with others, captured in a graph, with registered buffers, in a communicator of some ranks, and in a new communicator after an abort",
     level: Level::Standard,
     deadline: Duration::from_secs(180),
     mandatory: false,
@@ -70,6 +70,7 @@ fn measure(context: &TestContext, ranks: &mut Ranks) -> Result<(Vec<FormRows>, V
     let mut forms = vec![FormRows { name: "of every root".to_owned(), rows: roots(context, ranks)? }];
     let of = |ranks: &mut Ranks, form| rows(context, ranks, form);
     forms.push(FormRows { name: "in one group".to_owned(), rows: of(ranks, Form::Grouped)? });
+    forms.push(FormRows { name: "captured in a graph".to_owned(), rows: of(ranks, Form::Captured)? });
     if version >= REGISTERS {
         forms.push(FormRows { name: "with registered buffers".to_owned(), rows: of(ranks, Form::Registered)? });
     } else {

@@ -22,7 +22,7 @@ use crate::kernel::Kernel;
 use crate::links::Route;
 use crate::memory::Memory;
 use crate::nvlink::NvLinkBytes;
-use crate::scenario::{Fault, Kind, Scenario};
+use crate::scenario::{Fault, How, Kind, Scenario};
 use crate::status::{Result, Status};
 use finish::Effect;
 use pingpong::PingPongSide;
@@ -238,7 +238,13 @@ impl Engine {
     pub fn push(&mut self, id: StreamId, work: Work) -> Result<()> {
         let gpu = self.gpu_of(id)?;
         if let Some(captured) = self.captures.get_mut(&id) {
-            captured.push(work);
+            captured.push(match work {
+                Work::Collective(call) => {
+                    let how = call.how | How::Captured.bit();
+                    Work::Collective(Box::new(Call { how, ..*call }))
+                }
+                other => other,
+            });
             return Ok(());
         }
         self.events_due.queued(&self.scenario, &work);

@@ -132,6 +132,8 @@ pub enum How {
     Processes,
     /// On a communicator that may use NVLink SHARP.
     Nvls,
+    /// Captured in a graph.
+    Captured,
 }
 
 impl How {
