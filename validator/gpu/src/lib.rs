@@ -12,8 +12,8 @@ pub mod verbs;
 
 pub use clique::Clique;
 pub use cuda::{
-    Arithmetic, Batch, BatchExpected, Books, Buffer, CheckCounts, DirectRdma, Event, ExportedBuffer, Extent, Gpu,
-    GpuError, Graph, IpcHandle, LAUNCHES, Latch, Late, March, P2pAttribute, Pages, PeerAccess, Piece, PieceTable,
+    Arithmetic, Batch, BatchExpected, Books, Buffer, Captured, CheckCounts, DirectRdma, Event, ExportedBuffer, Extent,
+    Gpu, GpuError, Graph, IpcHandle, LAUNCHES, Latch, Late, March, P2pAttribute, Pages, PeerAccess, Piece, PieceTable,
     Pingpong, PingpongResult, Pinned, RANKS, ROUNDS, Reduced, Reduction, Runs, SIGNALS, Span, Stream, Sums, TAG,
     TAG_WRITERS, Tags, Tally, ValuesExpected, is_cuda_lost, wrong_piece,
 };

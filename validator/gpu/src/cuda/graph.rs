@@ -106,6 +106,20 @@ pub struct Graph<'m> {
     memory: PhantomData<&'m Rc<()>>,
 }
 
+/// Captured work that cannot be launched yet.
+#[derive(Debug)]
+pub struct Captured {
+    graph: sys::CUgraph,
+    context: Rc<Context>,
+}
+
+impl Drop for Captured {
+    fn drop(&mut self) {
+        // SAFETY: made once, destroyed once; what was made of it does not need it.
+        unsafe { (self.context.api.graph_destroy)(self.graph) };
+    }
+}
+
 impl Books {
     /// The books of a rank on `gpu`, before the first round.
     ///
@@ -266,8 +280,8 @@ impl Stream {
     fn capture<'m>(&self, queue: impl FnOnce() -> Result<(), GpuError>) -> Result<Graph<'m>, GpuError> {
         self.begin_capture()?;
         let queued = queue();
-        let graph = self.end_capture();
-        queued.and(graph)
+        let captured = self.end_capture();
+        queued.and(captured).and_then(|captured| self.instantiate(&captured))
     }
 
     /// From now on work that this thread queues here is captured and does not run. Every capture must be ended.
@@ -281,24 +295,29 @@ impl Stream {
         self.check_call("cuStreamBeginCapture", code, String::new)
     }
 
-    /// Ends the capture that began here; the memory that the captured work uses must outlive the graph.
+    /// Ends the capture that began here.
     ///
     /// # Errors
     /// The driver's error, also if something was queued that cannot be captured.
-    pub fn end_capture<'m>(&self) -> Result<Graph<'m>, GpuError> {
-        let api = self.context.api;
+    pub fn end_capture(&self) -> Result<Captured, GpuError> {
         self.context.bind()?;
         let mut graph = ptr::null_mut();
         // SAFETY: one handle is written; the capture ends whatever was queued.
-        let code = unsafe { (api.capture_end)(self.handle, &raw mut graph) };
+        let code = unsafe { (self.context.api.capture_end)(self.handle, &raw mut graph) };
         self.check_call("cuStreamEndCapture", code, String::new)?;
+        Ok(Captured { graph, context: Rc::clone(&self.context) })
+    }
+
+    /// Makes captured work ready to be launched here. Not while a stream of this thread captures: the driver then refuses it with
+    /// 900 (seen with 580.159.04). The memory that the work uses must outlive the graph.
+    ///
+    /// # Errors
+    /// The driver's error.
+    pub fn instantiate<'m>(&self, captured: &Captured) -> Result<Graph<'m>, GpuError> {
+        self.context.bind()?;
         let mut exec = ptr::null_mut();
-        // SAFETY: one handle is written; the graph was made above, and is not needed after this.
-        let code = unsafe {
-            let code = (api.graph_instantiate)(&raw mut exec, graph, 0);
-            (api.graph_destroy)(graph);
-            code
-        };
+        // SAFETY: one handle is written; the graph is alive.
+        let code = unsafe { (self.context.api.graph_instantiate)(&raw mut exec, captured.graph, 0) };
         self.check_call("cuGraphInstantiateWithFlags", code, String::new)?;
         Ok(Graph { exec, context: Rc::clone(&self.context), memory: PhantomData })
     }

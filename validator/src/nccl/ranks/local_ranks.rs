@@ -3,7 +3,7 @@
 use super::Device;
 use super::messages::{Fault, Open, Opened};
 use super::rank_gpu::RankGpu;
-use gpu::{Call, Clique, Comm, Gpu, GpuError, Graph, Group, Nccl, Registered, UniqueId};
+use gpu::{Call, Captured, Clique, Comm, Gpu, GpuError, Graph, Group, Nccl, Registered, UniqueId};
 use machine::host::nvidia::nccl::mapped_file;
 use machine::root::Root;
 use machine::{GpuId, Rank};
@@ -127,9 +127,11 @@ impl LocalRanks {
     pub(super) fn capture<'t>(&'t self, groups: &[Group<'t>]) -> Result<Vec<Graph<'t>>, Fault> {
         let begun = self.gpus.iter().try_for_each(|own| own.stream.begin_capture());
         let queued = begun.and_then(|()| groups.iter().try_for_each(Group::enqueue));
-        // Ended in any case: a stream that captures does nothing else.
-        let graphs: Vec<_> = self.gpus.iter().map(|own| own.stream.end_capture()).collect();
-        let graphs = queued.and_then(|()| graphs.into_iter().collect());
+        // Ended in any case: a stream that captures does nothing else, and while one does, no graph can be made ready.
+        let captured: Vec<_> = self.gpus.iter().map(|own| own.stream.end_capture()).collect();
+        let captured: Result<Vec<_>, GpuError> = queued.and_then(|()| captured.into_iter().collect());
+        let ready = |(own, captured): (&RankGpu, &Captured)| own.stream.instantiate(captured);
+        let graphs = captured.and_then(|captured| self.gpus.iter().zip(&captured).map(ready).collect());
         graphs.map_err(|error| self.fault(&error))
     }
 
