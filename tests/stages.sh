@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # stages.sh: everything that must hold, cheap stages first. Stops at the first stage that fails, and prints the seconds of
-# each, and its seconds of processor: a busy host makes the first number larger, a slow stage both. Needs `just` and all that
+# each, its seconds of processor, and the ten slowest tests: a busy host makes the first number larger, a slow stage both. Needs `just` and all that
 # the recipes need; `./run test` installs it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 # Nothing is compiled twice in one run, so the compiler need not save what would make the second time shorter.
 export CARGO_INCREMENTAL=0
 work=$(mktemp -d)
+export FIRSTLIGHT_TEST_TIMES=$work/test-times
 beside=
 trap '[ -z "$beside" ] || kill -- "-$beside" 2> /dev/null || true; rm -rf "$work"' EXIT
 
@@ -56,5 +57,7 @@ beside just image-tests "$offline"
 stage image just image-tests --skip "$offline"
 stage boots just boots
 stage offline settle
+echo "stage  the ten slowest tests, in seconds:"
+sort -rn "$work/test-times" | head -n 10 | sed 's/^/stage  /'
 processor > "$work/after"
 printf 'stage  %-10s %5d s   %5d s of processor, on %d\n' 'all held' "$SECONDS" "$(cat "$work/after")" "$(nproc)"

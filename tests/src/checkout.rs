@@ -3,6 +3,7 @@
 
 use crate::error::{Error, Result, output, run};
 use crate::image::workspace;
+use crate::times;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -18,6 +19,7 @@ impl Checkout {
     /// # Errors
     /// If git does not list them, or a file cannot be copied.
     pub fn new(parts: &[&str]) -> Result<Self> {
+        times::begin();
         let target = workspace().join("target");
         fs::create_dir_all(&target).map_err(Error::file("make", &target))?;
         let copy = Self(tempfile::tempdir_in(&target).map_err(Error::file("make a folder in", &target))?);

@@ -21,6 +21,7 @@ pub mod servers;
 pub mod signed;
 pub mod simgpu;
 pub mod stick;
+mod times;
 
 pub use boot::booted::{Booted, End, Verdict};
 pub use boot::medium::Medium;

@@ -14,6 +14,7 @@ use crate::error::{Error, Result};
 use crate::fakepci::Topology;
 use crate::image::{ALIGNED, Image};
 use crate::overlay::{self, Overlay};
+use crate::times;
 use std::ffi::OsString;
 use std::fs;
 use std::io::{self, Write};
@@ -433,6 +434,7 @@ impl Boot {
 }
 
 fn scratch() -> Result<TempDir> {
+    times::begin();
     tempfile::tempdir().map_err(Error::file("create a folder in", "/tmp"))
 }
 

@@ -4,6 +4,7 @@ use super::layout::{Libraries, hide_host_cards, lay_out, program, root};
 use super::scenario::Scenario;
 use crate::error::{Error, Result};
 use crate::report::Report;
+use crate::times;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -59,6 +60,7 @@ pub fn with_prepared<T>(
     words: &[&str],
     then: impl FnOnce(Command, &Path) -> Result<T>,
 ) -> Result<T> {
+    times::begin();
     let dir = tempfile::tempdir().map_err(Error::file("make", "a temporary folder"))?;
     let mut command = validator_command(program()?, Libraries::built()?, scenario, dir.path())?;
     let here = dir.path().display().to_string();

@@ -99,6 +99,8 @@ unsafe extern "C" fn nvmlDeviceGetViolationStatus(handle: Handle, policy: c_uint
     })
 }
 
+/// What the NVLinks of a GPU have carried before in each direction: nobody resets these counters.
+const NVLINK_BEFORE_KIB: u64 = 5_000_000;
 /// The scope that stands for all links.
 const ALL_LINKS: c_uint = c_uint::MAX;
 
@@ -129,7 +131,7 @@ fn field(scenario: &Scenario, gpu: usize, id: c_uint, scope: c_uint) -> Option<u
         // KiB of data, and with what the links add to it, or acknowledge.
         138..=141 if all || link => {
             let (moved, links) = (nvlink::moved(gpu), u64::from(counted?.links));
-            let [sent, received] = [moved.sent >> 10, moved.received >> 10];
+            let [sent, received] = [moved.sent, moved.received].map(|bytes| NVLINK_BEFORE_KIB + (bytes >> 10));
             let value = match id {
                 138 => sent,
                 139 => received,

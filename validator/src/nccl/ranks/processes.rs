@@ -134,7 +134,7 @@ impl RankProcesses {
     }
 
     /// Kills the remaining processes. A process that hangs in the kernel remains.
-    fn kill(&mut self) {
+    pub(super) fn kill(&mut self) {
         let due = Instant::now() + GRACE;
         for process in &mut self.0 {
             process.partner.close();

@@ -34,6 +34,10 @@ pub(in crate::suite) const TEST: Test = Test {
 
 /// How many times each arm is measured, in turns.
 const TURNS: usize = 2;
+/// The further communicators of each arm, and their largest rows, bytes.
+const FURTHER: usize = 2;
+const FURTHER_MOST: u64 = 2 << 20;
+
 /// Both arms' sweeps, and what NCCL's log lines prove about them.
 struct ArmSweeps {
     on: Vec<Vec<Row>>,
@@ -66,7 +70,7 @@ fn run(context: &TestContext) -> Result<Judgement, Box<Finding>> {
     }
     let clique = context.clique()?;
     // All arms are idle before a measurement starts.
-    for which in [ArmKind::Processes, ArmKind::P2p, ArmKind::Off].into_iter().chain(arms::AGAIN) {
+    for which in [ArmKind::Processes, ArmKind::P2p, ArmKind::Off] {
         arms::settle(context, which);
     }
     let watch = Watch::begin(context, &clique.addresses());
@@ -136,23 +140,24 @@ fn measure(context: &TestContext, groups: &[Vec<Rank>]) -> Result<ArmSweeps, Box
     Ok(ArmSweeps { on, off, odd, proofs, more: communicators(context) })
 }
 
-/// Measures small sizes in the further communicators. If one of them does not start, the others are not compared: too little
-/// memory for it says nothing about the GPUs, and anything else is a fault.
+/// Measures small sizes in further communicators of both arms, in turns: their small calls may take another time although
+/// nothing else differs. If one cannot be made, the others are not compared.
 fn communicators(context: &TestContext) -> Communicators {
     let mut all = Communicators::default();
-    let sweep = Sweep { to: arms::AGAIN_MOST, ..Sweep::standard(Collective::AllReduce) };
-    for which in arms::AGAIN {
-        let measured = arms::with(context, which, |ranks| {
-            sweep::warm_up(context, which, ranks, &sweep)?;
-            sweep::rows(context, which, ranks, &sweep)
-        });
-        arms::release(context, which);
-        let of_arm = if matches!(which, ArmKind::Again { off: true, .. }) { &mut all.off } else { &mut all.on };
-        match measured {
-            Ok(rows) => of_arm.push(rows),
-            Err(finding) => {
-                let severity = if finding.is(Code::CudaError) { Severity::Info } else { finding.severity };
-                return Communicators { findings: vec![Finding { severity, ..*finding }], ..Communicators::default() };
+    let sweep = Sweep { to: FURTHER_MOST, ..Sweep::standard(Collective::AllReduce) };
+    for n in 0..FURTHER {
+        for (which, of_arm) in [(ArmKind::P2p, &mut all.on), (ArmKind::Off, &mut all.off)] {
+            let measured = arms::with(context, which, |ranks| {
+                context.doing(format!("NCCL {which}: communicator {}", n + 2));
+                ranks.split(ranks.ranks())?;
+                sweep::warm_up(context, which, ranks, &sweep)?;
+                let rows = sweep::rows(context, which, ranks, &sweep)?;
+                ranks.unsplit()?;
+                Ok(rows)
+            });
+            match measured {
+                Ok(rows) => of_arm.push(rows),
+                Err(finding) => return Communicators { findings: vec![*finding], ..Communicators::default() },
             }
         }
     }

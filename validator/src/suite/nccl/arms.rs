@@ -39,41 +39,17 @@ pub(super) enum ArmKind {
     Withheld,
     /// As `Strict`, for one group of the GPUs, by its index.
     Group(usize),
-    /// As `P2p`, or as `Off` with `off`: one more communicator, the `n`-th. It measures small sizes alone.
-    Again {
-        /// Whether peer-to-peer is forbidden.
-        off: bool,
-        /// Its number, from 2 on.
-        n: usize,
-    },
 }
-
-/// The further communicators of the arms that are compared, in the order in which they start: their small calls may take
-/// another time although nothing else differs.
-pub(super) const AGAIN: [ArmKind; 4] = [
-    ArmKind::Again { off: false, n: 2 },
-    ArmKind::Again { off: true, n: 2 },
-    ArmKind::Again { off: false, n: 3 },
-    ArmKind::Again { off: true, n: 3 },
-];
-/// Their largest rows, bytes.
-pub(super) const AGAIN_MOST: u64 = 2 << 20;
-/// The size of their buffers, bytes: 20 calls of the largest row, and one more.
-const AGAIN_ROOM: u64 = 42 << 20;
 
 impl fmt::Display for ArmKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Self::Group(n) = self {
             return write!(f, "with peer-to-peer only, in group {n}");
         }
-        if let Self::Again { off, n } = self {
-            let arm = if *off { Self::Off } else { Self::P2p };
-            return write!(f, "{arm}, communicator {n}");
-        }
         f.write_str(match self {
             Self::Strict | Self::Group(_) => "with peer-to-peer only",
-            Self::P2p | Self::Again { off: false, .. } => "with peer-to-peer",
-            Self::Off | Self::Again { .. } => "without peer-to-peer",
+            Self::P2p => "with peer-to-peer",
+            Self::Off => "without peer-to-peer",
             Self::Processes => "in a process for each GPU",
             Self::Nvls => "with NVLink SHARP",
             Self::Withheld => "with every transport forbidden",
@@ -102,8 +78,8 @@ impl ArmKind {
     pub(super) const fn word(self) -> &'static str {
         match self {
             Self::Strict | Self::Group(_) => "strict",
-            Self::P2p | Self::Again { off: false, .. } => "p2p",
-            Self::Off | Self::Again { .. } => "off",
+            Self::P2p => "p2p",
+            Self::Off => "off",
             Self::Processes => "processes",
             Self::Nvls => "nvls",
             Self::Withheld => "withheld",
@@ -117,7 +93,6 @@ impl ArmKind {
             Self::Strict | Self::Group(_) => 128 << 20,
             Self::P2p => 768 << 20,
             Self::Off | Self::Processes | Self::Nvls => 512 << 20,
-            Self::Again { .. } => AGAIN_ROOM,
             Self::Withheld => 1 << 20,
         }
     }
@@ -131,8 +106,8 @@ impl ArmKind {
                 // Between groups there is no peer-to-peer.
                 Self::Processes if groups.len() > 1 => Arm::P2p,
                 Self::Strict | Self::Processes | Self::Group(_) => Arm::Strict,
-                Self::P2p | Self::Nvls | Self::Again { off: false, .. } => Arm::P2p,
-                Self::Off | Self::Again { .. } => Arm::Off,
+                Self::P2p | Self::Nvls => Arm::P2p,
+                Self::Off => Arm::Off,
                 Self::Withheld => Arm::Withheld,
             },
             processes: self == Self::Processes,
@@ -145,7 +120,6 @@ impl ArmKind {
             channels: None,
             most_bytes: match self {
                 Self::Withheld => 1 << 20,
-                Self::Again { .. } => AGAIN_MOST,
                 _ => most_bytes(context.config.validate.level),
             },
             room: self.room(),

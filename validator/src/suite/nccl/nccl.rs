@@ -59,7 +59,7 @@ fn run(context: &TestContext) -> Result<Judgement, Box<Finding>> {
     let groups = groups::of(context)?;
     let strict = strict_arms(&groups);
     arms::start(context, &first_arms(&strict))?;
-    let mut ahead = arms::start(context, &later);
+    let ahead = arms::start(context, &later);
     let clique = context.clique()?;
     let paths = GpuPaths::new(context, clique);
     let carrier = paths.carriers(context.fabric()?, &LinkStates::default());
@@ -67,9 +67,9 @@ fn run(context: &TestContext) -> Result<Judgement, Box<Finding>> {
     for (which, gpus) in &strict {
         results.add(run_arm(context, *which, gpus, &carrier)?);
     }
-    if !later.is_empty() && context.runs(&super::ALLREDUCE) {
-        // Their processes are many: while they start, small calls of the arms above would take longer.
-        ahead = ahead.and_then(|()| arms::start(context, &arms::AGAIN));
+    // No later test needs them, and they take most of a second to release their GPUs.
+    for (which, _) in &strict {
+        arms::release(context, *which);
     }
     let withheld = withheld::check(context);
     let forbidden = if withheld.is_none() { "; with peer-to-peer forbidden too it cannot connect" } else { "" };

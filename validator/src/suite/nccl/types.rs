@@ -43,6 +43,8 @@ fn run(context: &TestContext) -> Result<Judgement, Box<Finding>> {
     };
     let gpus = u32::try_from(context.clique()?.len()).unwrap_or(u32::MAX);
     let (kinds, left_out) = kinds(gpus);
+    // No later test needs this arm, and nothing is timed here while it releases its GPUs.
+    arms::release(context, ArmKind::Off);
     let measure = |ranks: &mut Ranks| measure(context, ranks, collectives, &kinds);
     let rows = arms::with(context, ArmKind::P2p, measure)?;
     let findings = sweep::wrong(ArmKind::P2p, &rows);

@@ -192,7 +192,7 @@ fn scenario(name: &str, more: &str) -> Scenario {
 }
 
 fn us(scenario: &Scenario, parts: &[Contribution], path: Path) -> f64 {
-    scenario.collective_ns(parts, path, scenario.nccl.channels) / 1e3
+    scenario.collective_ns(1, parts, path, scenario.nccl.channels) / 1e3
 }
 
 fn all_reduce(ranks: usize, bytes: u64, in_place: bool) -> Vec<Contribution> {
@@ -265,7 +265,7 @@ fn a_slow_pair_slows_its_ring_and_a_slow_rank_slows_every_collective() {
 fn few_channels_and_the_network_are_slower() {
     let scenario = scenario("epyc-8x4090", "");
     let parts = all_reduce(8, 128 << 20, false);
-    let with = |channels| scenario.collective_ns(&parts, Path::P2p, channels);
+    let with = |channels| scenario.collective_ns(1, &parts, Path::P2p, channels);
     assert!(with(1) > with(2) && with(2) > with(4) && (with(8) - with(4)).abs() < 1e-6);
     assert!(us(&scenario, &parts, Path::Net) > us(&scenario, &parts, Path::Shm));
 }

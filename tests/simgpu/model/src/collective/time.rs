@@ -4,7 +4,8 @@
 use super::{Collective, Contribution};
 use crate::library_folder;
 use crate::scenario::{Engine, How, Kind, Program, Scenario, Way};
-use std::sync::OnceLock;
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
 
 /// How ranks reach each other; if the ranks differ, the slowest way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -81,9 +82,9 @@ const SHARP_BYTES: u64 = 1 << 20;
 const SOCKET_FACTOR: f64 = 2.0;
 
 impl Scenario {
-    /// The duration in ns of a collective of the ranks with these `parts`.
+    /// The duration in ns of a collective of communicator `comm`, of the ranks with these `parts`.
     #[must_use]
-    pub fn collective_ns(&self, parts: &[Contribution], path: Path, channels: u32) -> f64 {
+    pub fn collective_ns(&self, comm: u64, parts: &[Contribution], path: Path, channels: u32) -> f64 {
         let (program, bytes) = nccl_tests_shape(parts);
         if bytes == 0 {
             return EMPTY_US * 1e3;
@@ -106,23 +107,23 @@ impl Scenario {
         let sharp = parts.iter().all(|p| p.how & How::Nvls.bit() != 0) && bytes >= SHARP_BYTES;
         let switches = matches!(program, Program::AllReduce | Program::AllGather | Program::ReduceScatter);
         let time = self.nccl.nvls.filter(|_| sharp && switches).map_or(time, |times| time / times);
-        let time = if bytes <= SMALL_BYTES { time * self.small_factor(path) } else { time };
+        let time = if bytes <= SMALL_BYTES { time * self.small_factor(comm, path) } else { time };
         let socket = if path == Path::Net { SOCKET_FACTOR } else { 1.0 };
         time * socket / slow * 1e3
     }
 
-    /// How many times longer small calls take in this process.
-    fn small_factor(&self, path: Path) -> f64 {
-        static PLACES: [OnceLock<usize>; 2] = [OnceLock::new(), OnceLock::new()];
-        let [direct, through_host] = &PLACES;
-        let (factors, place, way) = match path {
-            Path::P2p => (&self.nccl.small.p2p, direct, "p2p"),
-            Path::Shm | Path::Net => (&self.nccl.small.shm, through_host, "shm"),
+    /// How many times longer small calls take in this communicator.
+    fn small_factor(&self, comm: u64, path: Path) -> f64 {
+        static PLACES: Mutex<BTreeMap<(u64, &str), usize>> = Mutex::new(BTreeMap::new());
+        let (factors, way) = match path {
+            Path::P2p => (&self.nccl.small.p2p, "p2p"),
+            Path::Shm | Path::Net => (&self.nccl.small.shm, "shm"),
         };
         if factors.is_empty() {
             return 1.0;
         }
-        let place = place.get_or_init(|| library_folder::place(&format!("small.{way}")));
+        let mut places = PLACES.lock().unwrap_or_else(PoisonError::into_inner);
+        let place = places.entry((comm, way)).or_insert_with(|| library_folder::place(&format!("small.{way}")));
         factors.get(*place).copied().unwrap_or(1.0)
     }
 

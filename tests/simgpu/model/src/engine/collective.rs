@@ -159,7 +159,7 @@ impl Engine {
 
     fn start_collective(&mut self, own: Vec<(StreamId, Box<Call>)>, parts: &[Contribution]) {
         let Some((_, call)) = own.first() else { return };
-        let takes = self.scenario.collective_ns(parts, call.path, call.channels);
+        let takes = self.scenario.collective_ns(call.comm, parts, call.path, call.channels);
         let mut turn = |kind| {
             let met = self.nccl_fault(kind, parts);
             met.and_then(|n| self.faults.turn(&self.scenario, n))

@@ -25,8 +25,8 @@ pub struct Nccl {
     /// With NVLink SHARP: how many times as fast all_reduce, all_gather and reduce_scatter are from 1 MiB on. Without it the
     /// machine has no NVLink SHARP.
     pub nvls: Option<f64>,
-    /// How many times longer calls of up to 128 KiB take in the processes that use each way, in the order in which they
-    /// make their first call; 1 in those after the last.
+    /// How many times longer calls of up to 128 KiB take in the communicators that use each way, in the order in which each
+    /// process makes its first call in one; 1 in those after the last.
     #[serde(default)]
     pub small: Small,
     /// Times with peer access.

@@ -13,7 +13,7 @@ use super::output::Output;
 use super::processes::RankProcesses;
 use super::serve::COMMAND;
 use super::trouble::{Reply, Responder, Trouble, TroubleKind, cause};
-use super::{RowAsk, Setup, Started, ras};
+use super::{Arm, RowAsk, Setup, Started, ras};
 use crate::nccl::Row;
 use crate::process::partner::leftovers::Leftovers;
 use crate::process::{lineage, partner};
@@ -107,7 +107,7 @@ impl Ranks {
         for responder in all {
             let mut command = command()?;
             command.env_clear().envs(self.environment.iter().cloned()).stderr(Stdio::inherit());
-            command.envs(lineage::visible_devices().map(|gpus| (lineage::VISIBLE_DEVICES, gpus)));
+            command.envs(self.visible_gpus().map(|gpus| (lineage::VISIBLE_DEVICES, gpus)));
             self.processes.start(command, responder)?;
         }
         // The next arm's processes must not inherit them.
@@ -125,6 +125,18 @@ impl Ranks {
             self.processes.send_all(|_| Ask::Join { id: None, ranks });
         }
         Ok(())
+    }
+
+    /// The GPUs that CUDA shows the processes, as its variable names them; `None`: all. An arm that must fail uses the first ones
+    /// alone, and CUDA starts the sooner the fewer it shows.
+    fn visible_gpus(&self) -> Option<String> {
+        let given = lineage::visible_devices();
+        if self.setup.arm != Arm::Withheld {
+            return given;
+        }
+        let own = self.setup.gpus.iter().map(|gpu| gpu.index().to_string());
+        let own = given.map_or(own.collect(), |given| given.split(',').map(str::to_owned).collect::<Vec<_>>());
+        Some(own.into_iter().take(self.setup.gpus.len()).collect::<Vec<_>>().join(","))
     }
 
     fn dumps(&self, inherited: bool) -> io::Result<()> {
@@ -322,11 +334,17 @@ impl Ranks {
         let outputs = self.processes.output();
         diagnosis.extend(failure_lines(&outputs));
         self.ended = true;
-        self.processes.end_after(replies);
+        let without_transport = no_transport(&outputs);
+        if without_transport.is_some() {
+            // Nothing is connected, so there is nothing to abort, which would take most of a second.
+            self.processes.kill();
+        } else {
+            self.processes.end_after(replies);
+        }
         let _ = self.leftovers.remove();
         let Fault { rank, mut kind, text } = fault;
         let mut text = format!("{doing}: {text}");
-        if let Some(words) = no_transport(&outputs) {
+        if let Some(words) = without_transport {
             kind = TroubleKind::NoTransport;
             if no_transport(std::slice::from_ref(&text)).is_none() {
                 text = format!("{text}: {words}");

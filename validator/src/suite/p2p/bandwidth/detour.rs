@@ -100,9 +100,9 @@ fn each_round(
     paths: &GpuPaths,
     work: &mut Work<'_>,
 ) -> Result<(), Box<Finding>> {
-    for (method, by) in [(CopyMethod::Ce, Side::Source), (CopyMethod::Sm, Side::Target)] {
-        for round in paths.rounds() {
-            let access = RoundAccess::of(context, &round)?;
+    for round in paths.rounds() {
+        let access = RoundAccess::of(context, &round)?;
+        for (method, by) in [(CopyMethod::Ce, Side::Source), (CopyMethod::Sm, Side::Target)] {
             for pairs in [access.pairs.clone(), access.pairs.iter().map(|pair| pair.back()).collect()] {
                 let of = |pair: &Pair| Flow { by, ..Flow::write(*pair, method, BYTES.min(bench.bytes), TIMES) };
                 let flows: Vec<_> = pairs.iter().map(|pair| vec![of(pair)]).collect();
