@@ -41,6 +41,8 @@ pub(crate) struct Environment {
     pub(crate) lazy_connect: bool,
     /// Whether NVLink SHARP is allowed.
     pub(crate) nvls: bool,
+    /// Whether NCCL tests each pair by itself.
+    pub(crate) diagnostics: bool,
     pub(crate) min_channels: Option<u32>,
     pub(crate) max_channels: Option<u32>,
     pub(crate) interface: Option<String>,
@@ -99,6 +101,7 @@ fn read(get: impl Fn(&str) -> Option<String>) -> Environment {
         net_intra_node: !on("NCCL_NET_DISABLE_INTRA"),
         lazy_connect: number("NCCL_RUNTIME_CONNECT").is_none_or(|n| n != 0),
         nvls: number("NCCL_NVLS_ENABLE").is_none_or(|n| n != 0),
+        diagnostics: on("NCCL_RUN_DIAGNOSTICS"),
         min_channels: count("NCCL_MIN_NCHANNELS"),
         max_channels: count("NCCL_MAX_NCHANNELS"),
         interface: get("NCCL_SOCKET_IFNAME"),

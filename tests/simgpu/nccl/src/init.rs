@@ -164,12 +164,43 @@ pub(crate) fn create_all(inits: Vec<Init>) -> Result<()> {
         let ready: Vec<_> = comms.iter().map(|(_, comm)| comm.connect_ring()).collect();
         ready.into_iter().collect::<Result<()>>()?;
     }
+    if let Some((_, comm)) = comms.iter().find(|(_, comm)| comm.rank == 0) {
+        diagnose(driver, comm);
+    }
     for (to, comm) in comms {
         log_init_complete(driver, &comm);
         // SAFETY: the caller's pointer is valid.
         unsafe { put(to, Box::into_raw(comm)) }?;
     }
     Ok(())
+}
+
+/// The first version with diagnostics of its own, and the first that asks for attention.
+const DIAGNOSES: u32 = 23_100;
+const ATTENDS: u32 = 23_200;
+
+/// NCCL's own test of each pair, as rank 0 reports it.
+fn diagnose(driver: &Driver, comm: &Comm) {
+    let nccl = &driver.scenario.nccl;
+    if let Some(text) = nccl.attention.as_ref().filter(|_| nccl.version >= ATTENDS) {
+        crate::log::attention(comm.own().ordinal, "init.cc:700", text);
+    }
+    if !environment().diagnostics || nccl.version < DIAGNOSES {
+        return;
+    }
+    crate::log::diagnosis("=== NCCL Diagnostics ===");
+    let pairs = comm.ranks.len() * comm.ranks.len().saturating_sub(1);
+    for [from, to] in &nccl.diagnosed {
+        crate::log::diagnosis(&format!(
+            "[INFO] p2p: write mismatch srcRank={from} srcCudaDev={from} srcNvmlDev={from} dstRank={to} dstCudaDev={to} dstNvmlDev={to} path=PIX handle=direct expected=0x1 got=0x0 verify=0x0; see the path"
+        ));
+    }
+    let bad = nccl.diagnosed.len();
+    crate::log::diagnosis(&if bad == 0 {
+        format!("[OK]   p2p: verified P2P access in both directions between every GPU pair ({pairs} peer accesses)")
+    } else {
+        format!("[INFO] p2p: only {}/{pairs} GPU-to-GPU peer accesses passed verification", pairs.saturating_sub(bad))
+    });
 }
 
 fn publish_identity(driver: &Driver, init: &Init) -> Result<Option<Rendezvous>> {

@@ -106,6 +106,18 @@ pub(crate) fn warn(device: usize, source: &str, text: &str) {
     }
 }
 
+/// Prints a line of NCCL's own diagnostics, which no level hides.
+pub(crate) fn diagnosis(text: &str) {
+    put(&format!("{}:{} NCCL DIAG {text}\n", settings().host, std::process::id()));
+}
+
+/// Logs a line that asks for attention, which NCCL has from 2.32 on.
+pub(crate) fn attention(device: usize, source: &str, text: &str) {
+    if settings().level >= LogLevel::Warn {
+        put(&format!("{} {source} NCCL ATTN {text}\n", line_prefix(device)));
+    }
+}
+
 /// `HOST:PROCESS:THREAD [DEVICE]`.
 fn line_prefix(device: usize) -> String {
     let thread = rustix::thread::gettid().as_raw_nonzero();

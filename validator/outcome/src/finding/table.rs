@@ -938,6 +938,11 @@ codes! {
         .remedy("see the evidence and the test p2p-capability; check whether /etc/nccl.conf disables peer-to-peer")
         .explained_by(&[NO_ACCESS, &[NcclSettings, NcclNoTransport]])
         .ruled_out_by(&[&test::NCCL]);
+    NcclDiagnostics = row("NCCL-DIAGNOSTICS", "NCCL's own diagnostics found something")
+        .means("NCCL (2.31 and newer) tests each pair of GPUs by itself when it connects them, and says that data between some was wrong; or, as information, that it could not test them")
+        .cause("a fault that the other tests name too; if they pass, a fault that comes and goes, or one of NCCL's diagnostics")
+        .remedy("see NCCL's lines in the evidence; if no other test names the pair, run `firstlight validate --level full`, and the workload once with NCCL_RUN_DIAGNOSTICS=1")
+        .explained_by(&[ACS, IOMMU, NO_ACCESS]);
     NcclUnproven = row("NCCL-UNPROVEN", "NCCL's log does not show its transport")
         .means("NCCL's log does not say which transport it used")
         .cause("an NCCL version whose log has another format, or whose log is empty")

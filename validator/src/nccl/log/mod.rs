@@ -24,8 +24,10 @@ pub struct NcclLog {
     pub rings: Vec<ChannelRing>,
     /// The settings that NCCL found, each name and value once: ours, or from the host's `/etc/nccl.conf`.
     pub settings: Vec<(String, String)>,
-    /// Warnings, each once.
+    /// Warnings, each once; from 2.32 on also lines that ask for attention (`NCCL ATTN`).
     pub warnings: Vec<String>,
+    /// The lines of NCCL's own diagnostics (`NCCL DIAG`, from 2.31 on), without what stands before them.
+    pub diagnostics: Vec<String>,
     /// Pairs of ranks without any transport between them, in NCCL's order: the rank that reports it is first.
     pub unconnected: Vec<(Rank, Rank)>,
     /// NCCL's lines about GPUs between which the driver does not allow P2P, each once.
@@ -91,8 +93,10 @@ impl NcclLog {
         let mut settings = BTreeSet::new();
         for line in log.lines() {
             let line = line.trim();
-            match split_at_mark(line, &[" NCCL WARN ", " NCCL INFO "]) {
-                Some((" NCCL WARN ", message)) => parsed.warned(message),
+            match split_at_mark(line, &[" NCCL WARN ", " NCCL INFO ", " NCCL ATTN ", "NCCL DIAG "]) {
+                Some((" NCCL WARN " | " NCCL ATTN ", message)) => parsed.warned(message),
+                // `vm:2344 NCCL DIAG [OK]   p2p: ..`: no log level hides them.
+                Some(("NCCL DIAG ", message)) => parsed.diagnostics.push(message.to_owned()),
                 Some((_, message)) => parsed.info(message, &mut settings),
                 // At level VERSION, and before 2.20 at every level, this line has no prefix.
                 None if line.starts_with("NCCL version ") => parsed.info(line, &mut settings),

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 /// NCCL's message for a pair of ranks without an allowed transport (its `src/transport.cc`).
 const NO_TRANSPORT: &str = "No transport found";
-const WARNING: &str = "NCCL WARN ";
+const WARNINGS: [&str; 3] = ["NCCL WARN ", "NCCL ATTN ", "NCCL DIAG [INFO]"];
 /// The most lines shown.
 const MOST: usize = 40;
 /// How many of each process's last lines are shown.
@@ -16,7 +16,10 @@ const LONGEST: usize = 240;
 /// The lines to show from each process's output.
 pub(super) fn failure_lines(outputs: &[String]) -> Vec<String> {
     let mut seen = BTreeSet::new();
-    let warnings = outputs.iter().flat_map(|text| text.lines()).filter(|line| line.contains(WARNING));
+    let warnings = outputs
+        .iter()
+        .flat_map(|text| text.lines())
+        .filter(|line| WARNINGS.iter().any(|warning| line.contains(warning)));
     let last = outputs.iter().flat_map(|text| {
         let lines: Vec<_> = text.lines().filter(|line| !line.trim().is_empty()).collect();
         let skipped = lines.len().saturating_sub(LAST);

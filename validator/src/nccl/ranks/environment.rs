@@ -52,6 +52,8 @@ pub(super) fn environment(setup: &Setup, context: &LaunchContext) -> Vec<(String
         ("NCCL_GRAPH_DUMP_FILE", &context.graph),
         ("NCCL_RAS_ENABLE", flag(context.ras.is_some())),
         ("NCCL_RAS_ADDR", &ras),
+        // From 2.31 on NCCL tests each pair itself when it makes a communicator; earlier ones do not know the variable.
+        ("NCCL_RUN_DIAGNOSTICS", flag(setup.arm == Arm::Strict && !setup.processes)),
     ];
     let library_path = context.library_path.as_deref().map(|path| ("LD_LIBRARY_PATH", path));
     let all = library_path.into_iter().chain(pairs);
@@ -132,7 +134,7 @@ mod tests {
             NCCL_P2P_DISABLE=0 NCCL_P2P_LEVEL=SYS NCCL_SHM_DISABLE=0 NCCL_NET_DISABLE_INTRA=0 \
             NCCL_NVLS_ENABLE=0 NCCL_MNNVL_ENABLE=0 NCCL_SOCKET_IFNAME=lo NCCL_RUNTIME_CONNECT=1 \
             NCCL_MIN_NCHANNELS= NCCL_MAX_NCHANNELS= NCCL_TOPO_DUMP_FILE=/proc/self/fd/7 \
-            NCCL_GRAPH_DUMP_FILE=/proc/self/fd/8 NCCL_RAS_ENABLE=1 NCCL_RAS_ADDR=127.0.0.1:4711";
+            NCCL_GRAPH_DUMP_FILE=/proc/self/fd/8 NCCL_RAS_ENABLE=1 NCCL_RAS_ADDR=127.0.0.1:4711 NCCL_RUN_DIAGNOSTICS=0";
         assert_eq!(said.join(" "), expected);
     }
 
@@ -146,7 +148,8 @@ mod tests {
             differ.map(|(name, value)| format!("{name}={value}")).collect()
         };
         assert_eq!(changed(&setup(Arm::Off)), ["NCCL_P2P_DISABLE=1", "NCCL_P2P_LEVEL=LOC"]);
-        assert_eq!(changed(&setup(Arm::Strict)), ["NCCL_NET_DISABLE_INTRA=1", "NCCL_SHM_DISABLE=1"]);
+        let strict = ["NCCL_NET_DISABLE_INTRA=1", "NCCL_RUN_DIAGNOSTICS=1", "NCCL_SHM_DISABLE=1"];
+        assert_eq!(changed(&setup(Arm::Strict)), strict);
         let none = ["NCCL_NET_DISABLE_INTRA=1", "NCCL_P2P_DISABLE=1", "NCCL_P2P_LEVEL=LOC", "NCCL_SHM_DISABLE=1"];
         assert_eq!(changed(&setup(Arm::Withheld)), none);
         let more = Setup { channels: Some(16), nvls: true, ..setup(Arm::P2p) };

@@ -10,6 +10,7 @@ mod channels;
 mod checked;
 mod collective;
 mod counted;
+mod diagnostics;
 mod dumps;
 mod groups;
 mod libraries;

@@ -2,6 +2,7 @@
 //! and lines that do not name a transport prove nothing.
 
 use super::arms::ArmKind;
+use super::diagnostics::{self, Diagnostics};
 use super::dumps::{self, DumpCheck};
 use crate::nccl::log::{ExpectedTransport, NcclLog, Pairs, Proof, Transport};
 use crate::nccl::ranks::Ranks;
@@ -24,6 +25,9 @@ pub(super) fn of(which: ArmKind, ranks: &Ranks, pairs: Pairs, groups: &[Vec<Rank
     let nccl_log = NcclLog::read(&ranks.output());
     let together = |a, b| groups.iter().any(|group| group.contains(&a) && group.contains(&b));
     let mut proof = judge(which, &nccl_log, (ranks.ranks(), &together), ranks.environment(), pairs);
+    let Diagnostics { summary, finding } = diagnostics::of(which, &nccl_log, ranks.gpus());
+    proof.summary += &summary;
+    proof.findings.extend(finding);
     let DumpCheck { table, finding } = dumps::of(which, ranks);
     proof.tables.push(table);
     proof.findings.extend(finding);

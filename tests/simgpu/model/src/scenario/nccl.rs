@@ -22,6 +22,11 @@ pub struct Nccl {
     pub apart: Option<u32>,
     /// Through host memory: how many times longer the first call of a series takes than the others of the same size.
     pub shm_first: Option<f64>,
+    /// Pairs whose data NCCL's own diagnostics call wrong, from 2.31 on.
+    #[serde(default)]
+    pub diagnosed: Vec<[usize; 2]>,
+    /// A line that asks for attention, from 2.32 on.
+    pub attention: Option<String>,
     /// With NVLink SHARP: how many times as fast all_reduce, all_gather and reduce_scatter are from 1 MiB on. Without it the
     /// machine has no NVLink SHARP.
     pub nvls: Option<f64>,
@@ -52,6 +57,8 @@ impl Default for Nccl {
             hca: None,
             apart: None,
             shm_first: None,
+            diagnosed: Vec::new(),
+            attention: None,
             nvls: None,
             small: Small::default(),
             p2p: none(),

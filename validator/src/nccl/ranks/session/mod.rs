@@ -18,8 +18,8 @@ use crate::nccl::Row;
 use crate::process::partner::leftovers::Leftovers;
 use crate::process::{lineage, partner};
 use gpu::pattern::Nonces;
-use machine::Rank;
 use machine::root::Root;
+use machine::{GpuId, Rank};
 use std::io;
 use std::net::SocketAddr;
 use std::process::{Command, Stdio};
@@ -148,6 +148,12 @@ impl Ranks {
     #[must_use]
     pub fn ranks(&self) -> usize {
         self.members.unwrap_or_else(|| self.setup.ranks())
+    }
+
+    /// The GPUs of this node's ranks, in their order.
+    #[must_use]
+    pub fn gpus(&self) -> &[GpuId] {
+        &self.setup.gpus
     }
 
     /// NCCL's version, 22907 for 2.29.7; 0 before it has started.
