@@ -1,7 +1,7 @@
 //! docs/deploy/collect.md, "Several receivers": two receivers on one database of Debian's PostgreSQL, while they are used
 //! together, killed, and while the database restarts, crashes and hangs.
 
-use super::{firstlight, wait};
+use super::{BackgroundProcess, example, firstlight, wait};
 use harness::postgres::Postgres;
 use harness::workspace;
 use serde_json::{Value, json};
@@ -299,4 +299,47 @@ fn a_database_that_hangs_is_unavailable_in_bounded_time() {
     });
     assert_eq!(report(2, 0, "PASS").to(&receiver.address).0, 201);
     assert_consistent(&server, &database);
+}
+
+#[test]
+fn one_address_serves_both_receivers_and_goes_on_when_one_is_gone() {
+    const ALL: usize = 60;
+    let server = Postgres::start(&[], &[]).unwrap();
+    let url = server.socket_url(&server.database().unwrap());
+    let (mut first, second) = (Receiver::start(&url), Receiver::start(&url));
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let dir = tempfile::tempdir().unwrap();
+    let at = dir.path().display();
+    // The page's file, with the addresses of here.
+    let page = example("collect.md", "/etc/nginx/conf.d/firstlight.conf");
+    let page = page.replace("10.0.0.11:8420", &first.address).replace("10.0.0.12:8420", &second.address);
+    let page = page.replace("listen 8420", &format!("listen 127.0.0.1:{free}"));
+    let folders: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
+        .map(|name| format!("{name}_temp_path {at}/{name};\n"))
+        .concat();
+    let whole = format!(
+        "daemon off; user root; pid {at}/pid; error_log {at}/error.log; events {{}}\nhttp {{ access_log off;\n{folders}{page}}}\n"
+    );
+    fs::write(dir.path().join("nginx.conf"), whole).unwrap();
+    let mut nginx = Command::new("nginx");
+    nginx.arg("-c").arg(dir.path().join("nginx.conf")).arg("-e").arg(dir.path().join("error.log"));
+    // Its workers end with it, which `kill` alone would not do.
+    let nginx = BackgroundProcess::start(&mut nginx);
+    let address = format!("127.0.0.1:{free}");
+    let get = |path: &str| ask(&address, &format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"), b"");
+    wait("nginx", || (get("/healthz") == (200, "ok\n".to_owned())).then_some(()));
+    let all: Vec<_> = (0..ALL).map(|n| report(n % 5, n, "PASS")).collect();
+    in_threads(4, ALL / 2, |number| assert_eq!(all[number].to(&address).0, 201));
+    first.child.kill().unwrap();
+    first.child.wait().unwrap();
+    in_threads(4, ALL / 2, |number| assert_eq!(all[ALL / 2 + number].to(&address).0, 201));
+    // Larger than nginx accepts by itself.
+    let mut large = report(0, ALL, "PASS");
+    let padding = "x".repeat(3 << 20);
+    large.body.splice(1..1, format!("\"later\":\"{padding}\",").into_bytes());
+    assert_eq!(large.to(&address).0, 201);
+    let (_, text) = get("/metrics");
+    assert!(text.contains(&format!("firstlight_collect_reports {}", ALL + 1)), "{text}");
+    signal("QUIT", &[nginx.0.id()]);
+    wait("nginx to end", || TcpStream::connect(&address).is_err().then_some(()));
 }

@@ -103,7 +103,8 @@ impl Database {
         }
     }
 
-    /// Stores reports in one transaction; returns when it is durable.
+    /// Stores reports in one transaction; returns when it is durable. Where the store is slow, it may have been enough for the
+    /// first ones alone: then there are fewer results.
     ///
     /// # Errors
     /// None of them is stored, or it is unknown whether they are.
@@ -166,7 +167,7 @@ impl Writer {
                 }
                 let done = db.write(&items, rules);
                 for (at, answer) in answers.into_iter().enumerate() {
-                    let lost = || StoreError("no answer".to_owned());
+                    let lost = || StoreError("the database is too slow for all that waits".to_owned());
                     let one = done.as_ref().map_err(Clone::clone);
                     let _gone = answer.send(one.and_then(|all| all.get(at).copied().ok_or_else(lost)));
                 }

@@ -197,8 +197,9 @@ const CERTIFICATES: &str = include_str!("../../../tests/data/https.pem");
 fn tls_verifies_the_certificate_and_the_name_of_the_server() {
     let dir = TempDir::new().unwrap();
     let settings = ["ssl = on", "ssl_cert_file = 'certificates'", "ssl_key_file = 'key'"];
-    let key = CERTIFICATES.find("-----BEGIN PRIVATE KEY-----").unwrap();
-    let server = Postgres::start(&settings, &[("certificates", &CERTIFICATES[..key]), ("key", &CERTIFICATES[key..])]);
+    let (certificates, key) = CERTIFICATES.split_once("-----BEGIN PRIVATE KEY-----").unwrap();
+    let key = format!("-----BEGIN PRIVATE KEY-----{key}");
+    let server = Postgres::start(&settings, &[("certificates", certificates), ("key", &key)]);
     let server = server.unwrap();
     let parts: Vec<_> = CERTIFICATES.split_inclusive("-----END CERTIFICATE-----\n").collect();
     let (own, authority) = (secret(&dir, "own", parts[0]), secret(&dir, "authority", parts[1]));

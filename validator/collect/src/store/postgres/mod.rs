@@ -12,8 +12,13 @@ use super::{NewReport, PutResult, Rules, StoreError, other_version, put_one};
 use crate::query::Rows;
 use report::mac::digest;
 use session::Session;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tables::{Begun, STEPS, TABLES_LOCK};
+
+/// How long a failure must have taken, so that nobody else who waited for it tries as long.
+const SLOW: Duration = Duration::from_secs(1);
+/// How long a transaction may take in which no more reports are stored.
+const ENOUGH: Duration = Duration::from_secs(5);
 
 /// The version of the tables: that of the last step.
 fn version() -> i64 {
@@ -26,7 +31,7 @@ pub struct Database {
     server: Server,
     reading: bool,
     session: Option<Session>,
-    /// When it last failed, and why.
+    /// When it last failed slowly, and why.
     failed: Option<(Instant, StoreError)>,
 }
 
@@ -46,7 +51,7 @@ impl Database {
         self.failed.as_ref().filter(|(when, _)| *when >= since).map(|(_, why)| why.clone())
     }
 
-    /// Stores reports in one transaction.
+    /// Stores reports in one transaction: fewer of them where the server is slow, and then returns fewer results.
     ///
     /// # Errors
     /// None of them is stored, or it is unknown whether they are.
@@ -69,7 +74,7 @@ impl Database {
     /// Works with a connection, and once more with a new one where an old one turns out to be lost.
     fn with<T>(&mut self, mut work: impl FnMut(&mut Session) -> Result<T, StoreError>) -> Result<T, StoreError> {
         loop {
-            let was_open = self.session.is_some();
+            let (was_open, begun) = (self.session.is_some(), Instant::now());
             let mut lost = false;
             let session = match self.session.take() {
                 Some(session) => Ok(session),
@@ -87,7 +92,9 @@ impl Database {
                 Err(_) if was_open && lost => {}
                 Err(why) => {
                     let why = StoreError(format!("{}: {why}", self.server.name));
-                    self.failed = Some((Instant::now(), why.clone()));
+                    if begun.elapsed() > SLOW {
+                        self.failed = Some((Instant::now(), why.clone()));
+                    }
                     return Err(why);
                 }
             }
@@ -128,8 +135,13 @@ fn write(session: &mut Session, items: &[NewReport], rules: Rules) -> Result<Vec
     locks.sort_unstable();
     locks.dedup();
     session.ask("SELECT pg_advisory_xact_lock(number) FROM unnest($1::bigint[]) AS number", &[&locks])?;
-    let mut tables = Begun(session);
-    let done = items.iter().map(|item| put_one(&mut tables, item, rules)).collect::<Result<_, _>>()?;
+    let (mut tables, mut done, begun) = (Begun(session), Vec::new(), Instant::now());
+    for item in items {
+        done.push(put_one(&mut tables, item, rules)?);
+        if begun.elapsed() > ENOUGH {
+            break;
+        }
+    }
     session.run("COMMIT")?;
     Ok(done)
 }

@@ -62,7 +62,8 @@ pub(super) fn found(session: &mut Session) -> Result<i64, StoreError> {
 /// The server's, or that it is a later version meanwhile.
 pub(super) fn update(session: &mut Session) -> Result<(), StoreError> {
     let usual = session.wait(UPDATE);
-    session.run(&format!("BEGIN; SET LOCAL statement_timeout = 0; SELECT pg_advisory_xact_lock({TABLES_LOCK})"))?;
+    session.run("BEGIN; SET LOCAL statement_timeout = 0")?;
+    session.run(&format!("SELECT pg_advisory_xact_lock({TABLES_LOCK})"))?;
     let found = found(session)?;
     let Some(steps) = usize::try_from(found).ok().and_then(|found| STEPS.get(found..)) else {
         return Err(other_version(found, version()));
