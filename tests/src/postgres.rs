@@ -104,9 +104,10 @@ impl Postgres {
     /// # Errors
     /// It does not answer.
     pub fn start_again(&mut self) -> Result<()> {
-        let script = "\"$1/postgres\" -D \"$2/data\" >> \"$2/log\" 2>&1 < /dev/null & server=$!
-            if read -r word; then kill -s \"$word\" $server; wait $server; exit; fi
-            kill -s INT $server; wait $server; rm -rf \"$2\"";
+        // Signals to the whole group, as of a terminal, must not end it before the server.
+        let script = "trap '' HUP INT TERM; \"$1/postgres\" -D \"$2/data\" >> \"$2/log\" 2>&1 < /dev/null & server=$!
+            end() { kill -s CONT $server; kill -s \"$1\" $server; wait $server; }
+            if read -r word; then end \"$word\"; else end QUIT; rm -rf \"$2\"; fi";
         let mut shell = command(Path::new("sh"));
         shell.args(["-c", script, "sh"]).arg(&self.bin).arg(self.dir.path()).stdin(Stdio::piped());
         self.shell = Some(shell.spawn().map_err(failed)?);
@@ -191,6 +192,7 @@ impl Postgres {
 
 impl Drop for Postgres {
     fn drop(&mut self) {
-        self.stop("INT");
+        // Its processes may be stopped where a test failed: these are killed after 5 s.
+        self.stop("QUIT");
     }
 }

@@ -10,8 +10,10 @@ use tempfile::TempDir;
 
 /// Starts a receiver that must not start; returns its line.
 fn refused(words: &[&str], password: Option<&str>) -> String {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_firstlight-collect"));
-    command.args(["--listen", "127.0.0.1:0", "--store"]).args(words).env_remove("PGPASSWORD");
+    // One that starts nevertheless ends after that time.
+    let mut command = Command::new("timeout");
+    command.args(["60", env!("CARGO_BIN_EXE_firstlight-collect"), "--listen", "127.0.0.1:0", "--store"]).args(words);
+    command.env_remove("PGPASSWORD");
     if let Some(password) = password {
         command.env("PGPASSWORD", password);
     }
