@@ -193,7 +193,7 @@ driver-paths *words: media
 package-tests word="": package
     tests/check.sh with cargo test --locked --test deploy -- --test-threads=3 "package::{{word}}"
 
-# The examples of docs/deploy with Slurm, Prometheus, Alertmanager, PostgreSQL, nginx, schemas and an emulated management controller; or those tests whose names hold a word (a minute; as root).
+# The examples of docs/deploy with Slurm, Prometheus, Alertmanager, PostgreSQL, nginx, schemas and an emulated management controller; or those tests whose names hold a word (minutes; as root).
 [group('check')]
 deploy-tests word="": package
     @stamp=target/deploy/python/"$(python3 --version | tr -d ' ')-$(sha256sum < {{deploy-wheels}} | cut -c1-16)"; [ -e "$stamp" ] || { \
