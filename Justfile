@@ -193,7 +193,7 @@ driver-paths *words: media
 package-tests word="": package
     tests/check.sh with cargo test --locked --test deploy -- --test-threads=3 "package::{{word}}"
 
-# The examples of docs/deploy with Slurm, Prometheus, Alertmanager, schemas and an emulated management controller; or those tests whose names hold a word (a minute; as root).
+# The examples of docs/deploy with Slurm, Prometheus, Alertmanager, PostgreSQL, nginx, schemas and an emulated management controller; or those tests whose names hold a word (minutes; as root).
 [group('check')]
 deploy-tests word="": package
     @stamp=target/deploy/python/"$(python3 --version | tr -d ' ')-$(sha256sum < {{deploy-wheels}} | cut -c1-16)"; [ -e "$stamp" ] || { \
@@ -201,6 +201,7 @@ deploy-tests word="": package
         rm -rf target/deploy/python; \
         python3 -m pip install --quiet --disable-pip-version-check --root-user-action=ignore --no-deps --only-binary :all: --require-hashes --target target/deploy/python -r {{deploy-wheels}} && touch "$stamp"; }
     tests/check.sh with cargo test --locked --test deploy -- --skip package:: "{{word}}"
+    [ -n "{{word}}" ] && [ "{{word}}" != database ] || tests/check.sh with cargo test --locked --package firstlight-collect --test collect -- on_postgres:: postgres_server::
 
 # `firstlight setup` applied and undone in an unpacked Debian with its real DKMS, GRUB and initramfs-tools, and NVIDIA's public modules, and booted in QEMU: setup-tests GIT [VERSION [quick]], with the git directory of a clone of open-gpu-kernel-modules (as root; a quarter of an hour).
 [group('check')]

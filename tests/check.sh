@@ -68,6 +68,10 @@ if ! command -v mksquashfs > /dev/null; then
     echo "check  mksquashfs is missing, and the driver's start is not tested; install it: apt install squashfs-tools"
     skip+=(--skip driver::start::)
 fi
+if ! ls /usr/lib/postgresql/*/bin/initdb > /dev/null 2>&1; then
+    echo "check  PostgreSQL is missing, and the receiver's store in it is not tested; install it: apt install postgresql"
+    skip+=(--skip on_postgres:: --skip postgres_server::)
+fi
 if ! command -v lspci > /dev/null; then
     echo "check  lspci is missing, and what it reads is not compared; install it: apt install pciutils"
     skip+=(--skip lspci::)

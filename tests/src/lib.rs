@@ -16,6 +16,7 @@ pub mod image;
 pub mod lab;
 pub mod matrix;
 pub mod overlay;
+pub mod postgres;
 pub mod report;
 pub mod servers;
 pub mod signed;

@@ -2,6 +2,7 @@
 //! programs that they are for? Needs the package, root, and what `./run package-tests` and `./run deploy-tests` install.
 //! GPUs are simulated; the rest is real.
 
+mod database;
 mod monitoring;
 mod package;
 mod pipelines;

@@ -3,7 +3,8 @@
 //! [NODES]]`.
 
 use firstlight_collect::intake::Entry;
-use firstlight_collect::store::{NewReport, Rules, deflated, open, put};
+use firstlight_collect::store::sqlite::{open, put};
+use firstlight_collect::store::{NewReport, Rules, deflated};
 use outcome::Verdict;
 use std::error::Error;
 use std::io::{BufRead, BufReader, Read, Write};

@@ -7,7 +7,7 @@ use crate::intake::{Proof, entry};
 use crate::memory::{BodyMemory, FREE, Memory, shrink};
 use crate::metrics::{self, Counters};
 use crate::pages;
-use crate::query;
+use crate::query::{self, Rows};
 use crate::refusal::{Refusal, RefusalReason};
 use crate::request::{
     EXPOSITION, JSON, LINE, PAGE, PageQuery, Route, accepts_gzip, header, password, refusal_response, render_report,
@@ -267,16 +267,18 @@ impl Receiver {
             return Arc::clone(&self).report(digest.to_owned(), asked).await;
         }
         let gzip = accepts_gzip(request.headers());
-        let shown = tokio::task::spawn_blocking(move || self.render_page(uri.path(), uri.query().unwrap_or(""), gzip));
+        let since = Instant::now();
+        let shown =
+            tokio::task::spawn_blocking(move || self.render_page(uri.path(), uri.query().unwrap_or(""), gzip, since));
         shown.await.map_err(|_| crashed())?
     }
 
     /// A stored report, in the memory that it may take.
     async fn report(self: Arc<Self>, digest: String, asked: PageQuery) -> Result<Answer, Refusal> {
         let mut memory = self.memory.response(self.largest, QUEUE).await?;
-        let own = Arc::clone(&self);
+        let (own, since) = (Arc::clone(&self), Instant::now());
         let read = tokio::task::spawn_blocking(move || {
-            let bytes = own.stored(|db| query::body(db.connection(), &digest))?;
+            let bytes = own.stored(since, |db| query::body(db, &digest))?;
             let line = format!("/report/{digest}: nothing of that name is stored");
             bytes.ok_or_else(|| Refusal::new(RefusalReason::Unknown, line))
         });
@@ -296,11 +298,11 @@ impl Receiver {
         Ok(response(StatusCode::OK, kind, Bytes::from_owner(Held { bytes: text.into_bytes(), _memory: memory })))
     }
 
-    /// Asks the store, whose files must still be there.
-    fn stored<T>(&self, ask: impl FnOnce(&mut Database) -> Result<T, StoreError>) -> Result<T, Refusal> {
+    /// Asks the store for a request that waits since then.
+    fn stored<T>(&self, since: Instant, ask: impl FnMut(&mut dyn Rows) -> Result<T, StoreError>) -> Result<T, Refusal> {
         // A reader that panicked has changed nothing.
         let mut db = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
-        db.check().and_then(|()| ask(&mut db)).map_err(|e| unstored(&e))
+        db.refuses(since).map_or_else(|| db.read(ask), Err).map_err(|e| unstored(&e))
     }
 
     fn may_read(&self, headers: &HeaderMap) -> bool {
@@ -314,7 +316,7 @@ impl Receiver {
     }
 
     /// Reads from the store and renders a page.
-    fn render_page(&self, path: &str, asked: &str, gzip: bool) -> Result<Answer, Refusal> {
+    fn render_page(&self, path: &str, asked: &str, gzip: bool, since: Instant) -> Result<Answer, Refusal> {
         let asked = PageQuery::of(asked)?;
         let page =
             |made: io::Result<String>| Ok(response(StatusCode::OK, PAGE, made.map_err(|e| unstored(&e.into()))?));
@@ -325,23 +327,16 @@ impl Receiver {
         };
         match route(path)? {
             Route::Nodes => {
-                let asking = |db: &mut Database| {
-                    let db = db.connection();
-                    Ok((query::nodes(db, &asked.filter)?, query::counts(db)?))
-                };
-                let (rows, counts) = self.stored(asking)?;
+                let (rows, counts) = self.stored(since, |db| Ok((query::nodes(db, &asked.filter)?, db.counts()?)))?;
                 page(pages::nodes(&rows, &counts, &asked.filter))
             }
             Route::Reports => {
-                let asking = |db: &mut Database| {
-                    let db = db.connection();
-                    Ok((query::reports(db, &asked.filter)?, query::counts(db)?))
-                };
-                let (rows, (_, all)) = self.stored(asking)?;
+                let (rows, (_, all)) =
+                    self.stored(since, |db| Ok((query::reports(db, &asked.filter)?, db.counts()?)))?;
                 page(pages::reports(&rows, all, &asked.filter))
             }
             Route::Node(node) => {
-                let (rows, behind) = self.stored(|db| query::history(db.connection(), node, asked.filter.page))?;
+                let (rows, behind) = self.stored(since, |db| query::history(db, node, asked.filter.page))?;
                 if rows.rows.is_empty() {
                     Err(no_node(node))
                 } else {
@@ -351,11 +346,7 @@ impl Receiver {
             // They have ways of their own.
             Route::Report(_) | Route::Icon => Err(unknown()),
             Route::Metrics => {
-                let asking = |db: &mut Database| {
-                    let db = db.connection();
-                    Ok((query::all_nodes(db)?, query::counts(db)?))
-                };
-                let (rows, (_, all)) = self.stored(asking)?;
+                let (rows, (_, all)) = self.stored(since, |db| Ok((db.all_nodes()?, db.counts()?)))?;
                 let made = metrics::text(&rows, all, &self.counters, now(), gzip).map_err(|e| unstored(&e.into()))?;
                 let mut answer = response(StatusCode::OK, EXPOSITION, made);
                 answer.headers_mut().insert(VARY, HeaderValue::from_static("accept-encoding"));
@@ -365,7 +356,7 @@ impl Receiver {
                 Ok(answer)
             }
             Route::Health => {
-                self.stored(|db| query::counts(db.connection()))?;
+                self.stored(since, |db| db.counts())?;
                 Ok(response(StatusCode::OK, LINE, "ok\n".to_owned()))
             }
         }

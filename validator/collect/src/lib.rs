@@ -21,10 +21,12 @@ use report::mac::Key;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use server::Limits;
 use sha2::{Digest, Sha256};
+use std::ffi::OsStr;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
+use store::address::Address;
 use store::{Database, Rules, Writer};
 
 /// Open files that are no connections.
@@ -37,9 +39,13 @@ pub struct Options {
     /// Where to listen; an address that others reach needs --token-file or --key-file, and for reading a token or --open-reading
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8420", value_parser = address)]
     listen: SocketAddr,
-    /// The folder of the stored reports; it is created if it is missing
-    #[arg(long, value_name = "DIR", required_unless_present = "machine_key")]
+    /// The folder of the stored reports, which is created if it is missing; or postgres://USER@HOST:PORT/DATABASE, a
+    /// PostgreSQL database, which several receivers may use
+    #[arg(long, value_name = "DIR|URL", required_unless_present = "machine_key")]
     store: Option<PathBuf>,
+    /// A file with the password of the database's user; without it, PGPASSWORD in the environment is used
+    #[arg(long, value_name = "FILE")]
+    store_password_file: Option<PathBuf>,
     /// A file with the token that senders and readers must have: 16 to 256 visible ASCII characters
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
@@ -124,6 +130,17 @@ impl Options {
         Ok(own.machine_file())
     }
 
+    /// Where the reports are.
+    ///
+    /// # Errors
+    /// One line, in which no password is.
+    fn address(&self) -> Result<Address, CollectError> {
+        let store = self.store.as_deref().ok_or_else(|| CollectError::Usage("--store is missing".to_owned()))?;
+        let password = std::env::var_os("PGPASSWORD").filter(|password| !password.is_empty());
+        let password = password.as_deref().map(OsStr::as_encoded_bytes);
+        Address::parse(store, self.store_password_file.as_deref(), password)
+    }
+
     /// The connections that may be open: fewer if the system allows fewer files.
     fn most(&self) -> Most {
         let wanted = u64::from(self.connections) + OTHER_FILES;
@@ -179,8 +196,8 @@ fn token(file: &Path) -> Result<[u8; 32], CollectError> {
 pub fn run(options: &Options, listening: impl FnOnce(SocketAddr)) -> Result<(), CollectError> {
     let undone = |e: &dyn std::error::Error| CollectError::Undone(e.to_string());
     let secrets = options.secrets()?;
-    let dir = options.store.as_deref().ok_or_else(|| CollectError::Usage("--store is missing".to_owned()))?;
-    let open = |reading| Database::open(dir, reading).map_err(|e| undone(&e));
+    let store = options.address()?;
+    let open = |reading| Database::open(&store, reading).map_err(|e| undone(&e));
     let rules = Rules { keep: options.keep, signed: secrets.key.is_some() };
     let (writer, thread) = Writer::start(open(false)?, rules).map_err(|e| undone(&e))?;
     let largest = usize::try_from(options.max_bytes).map_err(|e| undone(&e))?;

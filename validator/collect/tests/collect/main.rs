@@ -1,11 +1,15 @@
 //! The receiver as its users see it: the built program on the loopback interface, reports as `firstlight publish` sends
-//! them, and requests that must be refused.
+//! them, and requests that must be refused. What holds for each store runs with each: `on_sqlite::` and `on_postgres::`, which needs
+//! an installed PostgreSQL.
 
 // Everything here is a test; this attribute lets helpers stop at the first surprise, as tests may.
 #![cfg(test)]
 
+mod postgres_server;
+
 use firstlight::cli::args::parse;
 use firstlight::net::http::{Authorities, post};
+use harness::postgres::Postgres;
 use outcome::scope::Scope;
 use outcome::{Matrix, Outcome, Verdict};
 use report::Level;
@@ -28,6 +32,62 @@ use tempfile::TempDir;
 const DEADLINE: Duration = Duration::from_secs(120);
 const TOKEN: &str = "a-token-for-senders-0123";
 const READING: &str = "a-token-for-readers-4567";
+
+/// Where the reports of a test are.
+#[derive(Debug, Clone, Copy)]
+enum Kind {
+    Sqlite,
+    Postgres,
+}
+
+/// The PostgreSQL server of all tests of this process.
+static SERVER: LazyLock<Postgres> = LazyLock::new(|| Postgres::start(&[], &[]).unwrap());
+
+impl Kind {
+    /// An empty store.
+    fn store(self, dir: &TempDir) -> PathBuf {
+        match self {
+            Self::Sqlite => dir.path().join("store"),
+            Self::Postgres => PathBuf::from(SERVER.socket_url(&SERVER.database().unwrap())),
+        }
+    }
+
+    /// How many reports a test sends that takes seconds: a part of them to the second store, which `./run deploy-tests` puts
+    /// under more load.
+    fn part_of(self, all: usize) -> usize {
+        match self {
+            Self::Sqlite => all,
+            Self::Postgres => all / 4,
+        }
+    }
+}
+
+/// Makes of each function a test for each store.
+macro_rules! for_each_store {
+    ($($name:ident)*) => {
+        mod on_sqlite {
+            $(#[test] fn $name() { super::$name(super::Kind::Sqlite); })*
+        }
+        mod on_postgres {
+            $(#[test] fn $name() { super::$name(super::Kind::Postgres); })*
+        }
+    };
+}
+
+for_each_store! {
+    what_publish_sends_is_stored_once_and_shown
+    no_acknowledged_report_is_lost_by_a_kill_and_the_senders_complete_all
+    many_small_values_take_little_memory_and_every_sender_is_answered
+    an_old_pass_that_arrives_late_hides_no_newer_fail
+    with_a_key_a_report_with_a_mac_is_newer_than_any_without
+    machines_whose_names_and_ids_join_to_the_same_text_are_different_nodes
+    hostile_texts_are_only_text
+    a_node_has_its_history_and_what_differs_from_it
+    reports_of_an_earlier_version_are_stored_beside_new_ones
+    lists_have_pages_and_filters
+    old_reports_of_a_node_go_and_are_no_news_when_they_come_again
+    a_request_that_has_begun_is_answered_before_the_end
+}
 
 /// A running receiver, which is killed at the end.
 struct TestServer {
@@ -254,12 +314,10 @@ fn node_of(running: &TestServer, host: &str) -> String {
     found.unwrap_or_else(|| panic!("{host}: {page}")).0.to_owned()
 }
 
-#[test]
-fn what_publish_sends_is_stored_once_and_shown() {
+fn what_publish_sends_is_stored_once_and_shown(kind: Kind) {
     let dir = TempDir::new().unwrap();
     let (key, token) = (secret(&dir, "key", &"k".repeat(32)), secret(&dir, "token", &format!("{TOKEN}\n")));
-    let running =
-        TestServer::start(&dir.path().join("store"), &["--key-file", &key, "--token-file", &token, "--open-reading"]);
+    let running = TestServer::start(&kind.store(&dir), &["--key-file", &key, "--token-file", &token, "--open-reading"]);
     let url = format!("http://127.0.0.1:{}/reports", running.port);
     let (file, spool) = (dir.path().join("report.json"), dir.path().join("spool").display().to_string());
     let bytes = json(&report("node7", Outcome::Pass, 20.0));
@@ -299,12 +357,11 @@ fn what_publish_sends_is_stored_once_and_shown() {
     assert_eq!((running.refused("token"), running.refused("unsigned")), (2, 1));
 }
 
-#[test]
-fn no_acknowledged_report_is_lost_by_a_kill_and_the_senders_complete_all() {
-    const ALL: usize = 1000;
+fn no_acknowledged_report_is_lost_by_a_kill_and_the_senders_complete_all(kind: Kind) {
+    let all = kind.part_of(1000);
     const SENDERS: usize = 8;
     let dir = TempDir::new().unwrap();
-    let store = dir.path().join("store");
+    let store = kind.store(&dir);
     let first = TestServer::start(&store, &[]);
     let (port, acknowledged) = (AtomicU16::new(first.port), Mutex::new(Vec::<(u64, String)>::new()));
     let begun = Instant::now();
@@ -312,7 +369,7 @@ fn no_acknowledged_report_is_lost_by_a_kill_and_the_senders_complete_all() {
     let send = || {
         loop {
             let number = next.fetch_add(1, Ordering::SeqCst);
-            if number >= ALL {
+            if number >= all {
                 return;
             }
             let body = large(number as u64);
@@ -338,7 +395,7 @@ fn no_acknowledged_report_is_lost_by_a_kill_and_the_senders_complete_all() {
     };
     let last = thread::scope(|scope| {
         let senders: Vec<_> = (0..SENDERS).map(|_| scope.spawn(send)).collect();
-        while acknowledged.lock().unwrap().len() < ALL / 3 && !senders.iter().all(|s| s.is_finished()) {
+        while acknowledged.lock().unwrap().len() < all / 3 && !senders.iter().all(|s| s.is_finished()) {
             thread::sleep(Duration::from_millis(2));
         }
         first.signal("KILL");
@@ -347,7 +404,7 @@ fn no_acknowledged_report_is_lost_by_a_kill_and_the_senders_complete_all() {
             assert!(!first.child.wait().unwrap().success());
             acknowledged.lock().unwrap().clone()
         };
-        assert!((ALL / 3..ALL).contains(&before.len()), "{}", before.len());
+        assert!((all / 3..all).contains(&before.len()), "{}", before.len());
         // The senders do not know the port yet, so all reports were there before.
         let second = TestServer::start(&store, &[]);
         for (number, sum) in &before {
@@ -362,8 +419,8 @@ fn no_acknowledged_report_is_lost_by_a_kill_and_the_senders_complete_all() {
         port.store(second.port, Ordering::SeqCst);
         second
     });
-    assert_eq!(acknowledged.lock().unwrap().len(), ALL);
-    assert_eq!(last.metric("firstlight_collect_reports"), ALL as u64);
+    assert_eq!(acknowledged.lock().unwrap().len(), all);
+    assert_eq!(last.metric("firstlight_collect_reports"), all as u64);
     for (number, sum) in acknowledged.lock().unwrap().iter() {
         let (status, body) = last.get(&format!("/report/{sum}"));
         assert!(status == 200 && digest(body.as_bytes()) == *sum, "report {number}: {status}");
@@ -487,14 +544,13 @@ fn slow_senders_do_not_keep_others_away() {
 /// The limit of the address space of a process that has 2 processors' threads, MiB, far below what 95 times a report would take.
 const MEMORY: u64 = 1024;
 
-#[test]
-fn many_small_values_take_little_memory_and_every_sender_is_answered() {
-    const POSTS: u64 = 24;
+fn many_small_values_take_little_memory_and_every_sender_is_answered(kind: Kind) {
+    let posts = kind.part_of(24) as u64;
     let dir = TempDir::new().unwrap();
     let mut command = Command::new("sh");
     let script = format!("ulimit -v {}; exec \"$@\"", MEMORY << 10);
     command.args(["-c", &script, "sh", env!("CARGO_BIN_EXE_firstlight-collect"), "--listen", "127.0.0.1:0", "--store"]);
-    command.arg(dir.path().join("store")).env("MALLOC_ARENA_MAX", "2");
+    command.arg(kind.store(&dir)).env("MALLOC_ARENA_MAX", "2");
     let running = TestServer::spawn(command);
     let next = AtomicU16::new(0);
     thread::scope(|scope| {
@@ -502,7 +558,7 @@ fn many_small_values_take_little_memory_and_every_sender_is_answered() {
             scope.spawn(|| {
                 loop {
                     let number = u64::from(next.fetch_add(1, Ordering::SeqCst));
-                    if number >= POSTS {
+                    if number >= posts {
                         return;
                     }
                     let (status, line) = running.post("", &of_small_values(number, 7 << 20));
@@ -512,7 +568,7 @@ fn many_small_values_take_little_memory_and_every_sender_is_answered() {
         }
     });
     assert_eq!(running.get("/healthz"), (200, "ok\n".to_owned()));
-    assert_eq!(running.metric("firstlight_collect_reports"), POSTS);
+    assert_eq!(running.metric("firstlight_collect_reports"), posts);
 }
 
 #[test]
@@ -560,10 +616,9 @@ fn idle_and_slow_clients_keep_no_report_away() {
     drop(slow);
 }
 
-#[test]
-fn an_old_pass_that_arrives_late_hides_no_newer_fail() {
+fn an_old_pass_that_arrives_late_hides_no_newer_fail(kind: Kind) {
     let dir = TempDir::new().unwrap();
-    let running = TestServer::start(&dir.path().join("store"), &[]);
+    let running = TestServer::start(&kind.store(&dir), &[]);
     let send = |host: &str, started: &str, outcome| {
         let report = Report { started: started.into(), ..report(host, outcome, 20.0) };
         assert_eq!(running.post("", &json(&report)).0, 201);
@@ -613,10 +668,9 @@ fn an_old_pass_that_arrives_late_hides_no_newer_fail() {
     }
 }
 
-#[test]
-fn with_a_key_a_report_with_a_mac_is_newer_than_any_without() {
+fn with_a_key_a_report_with_a_mac_is_newer_than_any_without(kind: Kind) {
     let dir = TempDir::new().unwrap();
-    let store = dir.path().join("store");
+    let store = kind.store(&dir);
     let key_file = secret(&dir, "key", &"k".repeat(32));
     let send = |running: &TestServer, started: &str, outcome, key: Option<&Key>| {
         let body = json(&Report { started: started.into(), ..report("n", outcome, 20.0) });
@@ -738,10 +792,9 @@ fn the_store_is_its_owners_alone_and_an_earlier_one_is_brought_up_to_date() {
     assert_eq!(running.post("", &json(&report("n", Outcome::Pass, 21.0))).0, 201);
 }
 
-#[test]
-fn machines_whose_names_and_ids_join_to_the_same_text_are_different_nodes() {
+fn machines_whose_names_and_ids_join_to_the_same_text_are_different_nodes(kind: Kind) {
     let dir = TempDir::new().unwrap();
-    let running = TestServer::start(&dir.path().join("store"), &[]);
+    let running = TestServer::start(&kind.store(&dir), &[]);
     for (id, host) in [("a", "b\nc"), ("a\nb", "c")] {
         let mut one = report(host, Outcome::Pass, 20.0);
         one.machine.machine_id = Some(id.into());
@@ -773,10 +826,9 @@ fn metrics_are_compressed_for_those_that_ask() {
     }
 }
 
-#[test]
-fn hostile_texts_are_only_text() {
+fn hostile_texts_are_only_text(kind: Kind) {
     let dir = TempDir::new().unwrap();
-    let running = TestServer::start(&dir.path().join("store"), &[]);
+    let running = TestServer::start(&kind.store(&dir), &[]);
     let host = "<script>alert('x')</script>\"\\\n{a=\"b\"}\u{1b}[2J";
     let mut hostile = report(host, Outcome::Fail, 20.0);
     hostile.started = "<img src=x onerror=alert(1)>".into();
@@ -823,10 +875,9 @@ fn hostile_texts_are_only_text() {
     assert!(status == 400 && line.contains("as JSON only"), "{line}");
 }
 
-#[test]
-fn a_node_has_its_history_and_what_differs_from_it() {
+fn a_node_has_its_history_and_what_differs_from_it(kind: Kind) {
     let dir = TempDir::new().unwrap();
-    let running = TestServer::start(&dir.path().join("store"), &[]);
+    let running = TestServer::start(&kind.store(&dir), &[]);
     for (number, gb_s) in [20.0, 20.4, 20.2, 10.1].into_iter().enumerate() {
         let mut one = report("node7", if gb_s > 15.0 { Outcome::Pass } else { Outcome::Fail }, gb_s);
         one.started = format!("2026-11-20T12:00:0{number}Z");
@@ -844,11 +895,10 @@ fn a_node_has_its_history_and_what_differs_from_it() {
     assert_eq!(page.matches("<tr>").count(), 5, "{page}");
 }
 
-#[test]
-fn reports_of_an_earlier_version_are_stored_beside_new_ones() {
+fn reports_of_an_earlier_version_are_stored_beside_new_ones(kind: Kind) {
     let dir = TempDir::new().unwrap();
-    let running = TestServer::start(&dir.path().join("store"), &[]);
-    let earlier = include_bytes!("../../tests/data/earlier-fail.json");
+    let running = TestServer::start(&kind.store(&dir), &[]);
+    let earlier = include_bytes!("../../../tests/data/earlier-fail.json");
     let new = json(&report::from_json(earlier).unwrap());
     assert_ne!(new, earlier);
     for bytes in [&earlier[..], &new] {
@@ -860,10 +910,9 @@ fn reports_of_an_earlier_version_are_stored_beside_new_ones() {
     assert_eq!(page.matches("P2P-WRONG-DATA: what is written to the peer does not arrive").count(), 2, "{page}");
 }
 
-#[test]
-fn lists_have_pages_and_filters() {
+fn lists_have_pages_and_filters(kind: Kind) {
     let dir = TempDir::new().unwrap();
-    let running = TestServer::start(&dir.path().join("store"), &[]);
+    let running = TestServer::start(&kind.store(&dir), &[]);
     for number in 0..130 {
         let outcome = if number % 10 == 0 { Outcome::Fail } else { Outcome::Pass };
         assert_eq!(running.post("", &json(&report(&format!("host-{number:03}"), outcome, 20.0))).0, 201);
@@ -886,10 +935,9 @@ fn lists_have_pages_and_filters() {
     assert!(second.contains("host-001") && !second.contains("host-120") && !second.contains("host-129"), "{second}");
 }
 
-#[test]
-fn old_reports_of_a_node_go_and_are_no_news_when_they_come_again() {
+fn old_reports_of_a_node_go_and_are_no_news_when_they_come_again(kind: Kind) {
     let dir = TempDir::new().unwrap();
-    let running = TestServer::start(&dir.path().join("store"), &["--keep", "2"]);
+    let running = TestServer::start(&kind.store(&dir), &["--keep", "2"]);
     let bodies: Vec<_> = (0..4).map(|n| json(&report("n", Outcome::Pass, f64::from(n) + 20.0))).collect();
     assert_eq!(running.post("", &json(&report("other", Outcome::Pass, 20.0))).0, 201);
     for body in &bodies {
@@ -968,10 +1016,9 @@ fn wrong_use_is_refused_in_one_line() {
     assert!(String::from_utf8(ended(&["--help"]).stdout).unwrap().contains("--open-reading"));
 }
 
-#[test]
-fn a_request_that_has_begun_is_answered_before_the_end() {
+fn a_request_that_has_begun_is_answered_before_the_end(kind: Kind) {
     let dir = TempDir::new().unwrap();
-    let store: PathBuf = dir.path().join("store");
+    let store: PathBuf = kind.store(&dir);
     let running = TestServer::start(&store, &[]);
     let body = json(&report("n", Outcome::Pass, 20.0));
     let bytes = request("", &body);

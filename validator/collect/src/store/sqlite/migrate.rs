@@ -1,9 +1,10 @@
 //! Brings the tables of an earlier version up to date: each report gets its place among those of its node, and each node the
 //! verdict that follows.
 
-use super::{NODES, StoreError, place_of_node, update_node};
-use crate::intake::{node_id, verdict};
+use super::{Begun, NODES, StoreError, Tables, stored_verdict};
+use crate::intake::node_id;
 use crate::order::place;
+use crate::store::update_node;
 use outcome::Verdict;
 use rusqlite::{Row, Transaction, params};
 
@@ -26,7 +27,7 @@ fn earlier(row: &Row<'_>) -> rusqlite::Result<Earlier> {
         machine_id: row.get(2)?,
         started: row.get(3)?,
         received: row.get(4)?,
-        verdict: verdict(&word).unwrap_or(Verdict::Error),
+        verdict: stored_verdict(&word),
         signed: row.get(6)?,
     })
 }
@@ -59,14 +60,15 @@ pub(super) fn from_1(db: &Transaction<'_>) -> Result<(), StoreError> {
 }
 
 fn take(db: &Transaction<'_>, report: &Earlier) -> Result<(), StoreError> {
+    let mut tables = Begun(db);
     let node = node_id(report.machine_id.as_deref(), &report.host);
     let own = place(report.started.as_deref(), report.received, report.verdict, report.signed);
-    let before = place_of_node(db, &node)?;
+    let before = tables.place_of_node(&node)?;
     let late = before.as_ref().is_some_and(|(before, _)| own.is_late(before, false));
     let sql = "UPDATE report SET node = ?, moment = ?, late = ? WHERE id = ?";
     db.prepare_cached(sql)?.execute(params![node, own.moment, late, report.id])?;
     let shown = before.filter(|_| late).map(|(_, shown)| shown);
-    update_node(db, (&node, &report.host), (report.id, report.verdict), shown)
+    update_node(&mut tables, (&node, &report.host), (report.id, report.verdict), shown)
 }
 
 #[cfg(test)]
