@@ -30,6 +30,7 @@ exec unshare "${user[@]}" --mount --pid --net --fork --kill-child -- bash -euc '
     done; shift
     # a real root, not a chroot: mkosi makes its own sandbox, which is not possible in a chroot
     cd "$tree"; pivot_root . .; umount -l .; cd /
-    exec /usr/bin/env -i -C "$cwd" PATH=/usr/sbin:/usr/bin HOME=/root LC_ALL=C TZ=UTC \
+    # Python would keep compiled files in the tree, which must stay as it was made.
+    exec /usr/bin/env -i -C "$cwd" PATH=/usr/sbin:/usr/bin HOME=/root LC_ALL=C TZ=UTC PYTHONDONTWRITEBYTECODE=1 \
         SOURCE_DATE_EPOCH="$SOURCE_DATE_EPOCH" "$@"
 ' in-tools "$tree" "$cwd" "${binds[@]}" -- "$@"

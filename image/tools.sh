@@ -13,10 +13,13 @@ installs() {
 
 use=$1
 tree=$CACHE/trees/$( { locked "$use"; cat "$0"; } | hash_of -)
-if [ ! -e "$tree/.complete" ]; then
+# The Debian folder is a system in use: its commands and enter.sh write to it, so it is not compared.
+case $use in debian) is_made() { [ -e "$tree/.complete" ]; }; finish() { touch "$tree/.complete"; } ;;
+    *) is_made() { whole "$tree"; }; finish() { seal "$tree"; } ;; esac
+if ! is_made; then
     exec 9> "$CACHE/tools.lock"; flock 9
 fi
-if [ ! -e "$tree/.complete" ]; then
+if ! is_made; then
     case $use in debian) "$REPO/image/debian/packages.sh" ;; *) "$REPO/image/fetch.sh" "$use" ;; esac
     say "unpacking the $use tree ($(locked "$use" | wc -l) packages)"
     rm -rf "$tree"; mkdir -p "$tree"
@@ -37,6 +40,6 @@ if [ ! -e "$tree/.complete" ]; then
     : > "$tree/etc/resolv.conf"; : > "$tree/etc/machine-id"
     # where in-tools.sh binds things
     mkdir -p "$tree"/{proc,dev,tmp,build,run,root}
-    touch "$tree/.complete"
+    finish
 fi
 echo "$tree"

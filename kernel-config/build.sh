@@ -10,10 +10,10 @@ here=$REPO/kernel-config
 key=$( { locked source | grep '^linux-source-'; locked compiler; echo "$SOURCE_DATE_EPOCH"
          cat "$here"/fragments/* "$here"/flavours/* "$here"/*.sh; } | hash_of -)
 result=$CACHE/kernel/$key
-[ ! -e "$result/.complete" ] || { echo "$result"; exit 0; }
+! whole "$result" || { echo "$result"; exit 0; }
 
 exec 9> "$CACHE/kernel.lock"; flock 9
-[ ! -e "$result/.complete" ] || { echo "$result"; exit 0; }
+! whole "$result" || { echo "$result"; exit 0; }
 began=$(date +%s)
 rm -rf "$result"; mkdir -p "$result"/{source,build,modules,off,pt}
 "$here/source.sh" "$result/source" compiler
@@ -67,6 +67,6 @@ find "$result/source" -mindepth 1 -maxdepth 1 \
     -not -name arch -not -name include -not -name scripts -not -name tools -not -name Makefile -not -name Kconfig -not -name Kbuild \
     -exec rm -rf {} +
 echo "$release" > "$result/release"
-touch "$result/.complete"
+seal "$result"
 say "kernel $release built in $(( $(date +%s) - began )) s"
 echo "$result"

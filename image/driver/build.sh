@@ -17,10 +17,10 @@ modules=$("$here/modules.sh" "$kernel" --where)
 # because a block of zeros takes no space.
 key=$( { basename "$modules"; cat "$DRIVER_FILE" "$here"/*.sh "$here"/*.py "$here"/description/* "$here"/dropped.txt "$here"/links.list; for use in driver driver-nccl "driver-nccl-$driver_nccl" tools; do locked "$use"; done; } | hash_of -)
 result=$CACHE/driver/image-$key
-[ ! -e "$result/.complete" ] || { echo "$result"; exit 0; }
+! whole "$result" || { echo "$result"; exit 0; }
 mkdir -p "$CACHE/driver"
 exec 9> "$CACHE/driver-image.lock"; flock 9
-[ ! -e "$result/.complete" ] || { echo "$result"; exit 0; }
+! whole "$result" || { echo "$result"; exit 0; }
 began=$(date +%s)
 work=$CACHE/driver/image.work; trap 'rm -rf "$work"' EXIT
 rm -rf "$result" "$work"
@@ -83,7 +83,7 @@ in_tools --cwd /build/initrd sh -c 'find usr | LC_ALL=C sort | cpio -o -H newc -
     zstd -q --ultra -22 --long=27 -T2 -B128MiB -o /build/result/driver.cpio.zst' || die "the driver image cannot be packed"
 spent packing "$step"
 cp "$image/driver.toml" "$work/result/"
-touch "$work/result/.complete"
+seal "$work/result"
 mv "$work/result" "$result"
 say "driver image $(basename "$result") made in $(( $(date +%s) - began )) s: $(stat -c %s "$result/driver.cpio.zst") bytes"
 echo "$result"

@@ -27,11 +27,11 @@ key=$( { echo "$hash $driver_version $driver_patch $at $(basename "$kernel")"; c
          [ "$driver_resource_manager" = source ] || cat "$REPO"/image/driver/description/seen.{h,toml}
          [ -z "$patches" ] || cat "$patches"/*; [ -z "$edits" ] || { echo "$driver_families"; cat "$edits"/* "$REPO"/image/driver/description/{edit,halspec,version}.py; }; } | hash_of -)
 result=$CACHE/driver/modules-$key
-[ ! -e "$result/.complete" ] && [ "${2:-}" != --where ] || { echo "$result"; exit 0; }
+[ "${2:-}" != --where ] && ! whole "$result" || { echo "$result"; exit 0; }
 
 mkdir -p "$CACHE/driver"
 exec 9> "$CACHE/driver.lock"; flock 9
-[ ! -e "$result/.complete" ] || { echo "$result"; exit 0; }
+! whole "$result" || { echo "$result"; exit 0; }
 began=$(date +%s)
 work=$CACHE/driver/modules.work; trap 'rm -rf "$work"' EXIT
 rm -rf "$result" "$work"; mkdir "$work"
@@ -76,7 +76,7 @@ for module in nvidia nvidia-uvm; do
 done
 cp "$work/tree/COPYING" "$work/tree/$REGISTRY_HEADER" "$work/result/"
 mv "$log" "$work/result/build.log"
-touch "$work/result/.complete"
+seal "$work/result"
 mv "$work/result" "$result"
 say "the driver's modules are built in $(( $(date +%s) - began )) s"
 spent modules "$began"

@@ -35,10 +35,10 @@ tar -xO --occurrence=1 -f "$file" tree.tar.zst 2> "$work/log" > "$work/tree.tar.
 found=$(sha256 "$work/tree.tar.zst")
 [ "${found%% *}" = "$tree" ] || die "$name is changed or cut off: SHA256 of its tree is ${found%% *}, expected $tree"
 result=$CACHE/kernel-file/$(cut -c1-16 <<< "$tree")
-[ ! -e "$result/.complete" ] || { echo "$result"; exit 0; }
+! whole "$result" || { echo "$result"; exit 0; }
 mkdir -p "$CACHE/kernel-file"
 exec 9> "$CACHE/kernel-file.lock"; flock 9
-[ ! -e "$result/.complete" ] || { echo "$result"; exit 0; }
+! whole "$result" || { echo "$result"; exit 0; }
 part=$result.part
 rm -rf "$part" "$result"; mkdir -p "$part/tree"
 mv "$work/tree.tar.zst" "$part/"
@@ -48,6 +48,6 @@ mv "$work/tree.tar.zst" "$part/"
     tar -x -C tree --no-same-owner -f tree.tar
     cd tree; sha256sum --check --strict --quiet SHA256SUMS' > "$work/log" 2>&1 || die "$name cannot be unpacked in $CACHE" "$(tail -1 "$work/log")"
 [ "$(cat "$part/tree/release")" = "$release" ] && [ -d "$part/tree/modules" ] || die "$name has another kernel in it than it says" "expected $release"
-touch "$part/tree/.complete"
+seal "$part/tree"
 mv "$part/tree" "$result"
 echo "$result"

@@ -101,6 +101,35 @@ toml_word() { sed -n "/^\[/q; s/^$2 *= *\"\([^\"]*\)\".*/\1/p" "$1"; }
 # The hash of files or of standard input: everything in the cache is named by such a hash.
 hash_of() { cat -- "$@" | sha256sum | cut -c1-16; }
 
+# All scripts that one script starts are one run; for `whole`.
+export FIRSTLIGHT_RUN=${FIRSTLIGHT_RUN:-$$.$(date +%s%N)}
+
+# contents TREE: prints what a tree of the cache contains: kind, mode, path and target of everything in it, then SHA256 and path
+# of each file.
+contents() (
+    cd "$1" || exit 1
+    find . -mindepth 1 -not -path ./.complete -not -path ./.proven -printf '%y %m %P %l\n' | LC_ALL=C sort
+    find . -type f -not -path ./.complete -not -path ./.proven -printf '%P\n' | sha256_list | LC_ALL=C sort -k 2
+)
+
+# seal TREE: declares a tree of the cache complete, and notes what it contains.
+seal() { contents "$1" > "$1.contents"; mv "$1.contents" "$1/.complete"; }
+
+# whole TREE: whether a tree of the cache is complete and still contains exactly what it did then. A run looks once: the file
+# .proven names the last run that did. A tree that differs is complete no more, and whoever asked makes it again.
+whole() {
+    [ -e "$1/.complete" ] || return 1
+    [ "$(cat "$1/.proven" 2> /dev/null)" != "$FIRSTLIGHT_RUN" ] || return 0
+    local changed
+    if ! changed=$(contents "$1" | diff "$1/.complete" -); then
+        changed=$(sed -nE 's/^[<>] ([a-z] [0-7]+|[0-9a-f]{64} ) //p' <<< "$changed" | tail -1)
+        rm -f "$1/.complete"
+        say "${1#"$CACHE/"} in the cache is not what it was when it was made, and is made again: $changed"
+        return 1
+    fi
+    { echo "$FIRSTLIGHT_RUN" > "$1/.proven"; } 2> /dev/null || true
+}
+
 # WHAT TOTAL LOG: reads a build's output on standard input, reports progress at every 200th file, and writes all lines to
 # LOG. The shell reads line by line; some awks wait for full buffers.
 progress() {

@@ -38,6 +38,7 @@ for use in compiler tools; do
     mkdir -p "$tree$work"
     cp "$work/clock.so" "$tree$work/clock.so"
     echo "$work/clock.so" > "$tree/etc/ld.so.preload"
+    seal "$tree"
 done
 
 user=(); [ "$(id -u)" = 0 ] || user=(--map-root-user)

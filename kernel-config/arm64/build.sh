@@ -13,11 +13,11 @@ key=$( { locked source | grep '^linux-source-'; locked compiler-arm64; echo "$SO
 kernels=$CACHE/kernel-arm64
 result=$kernels/$key
 if [ "${1:-}" = --resolve ]; then result=$kernels/resolve; rm -rf "$result"; fi
-[ ! -e "$result/.complete" ] || { echo "$result"; exit 0; }
+! whole "$result" || { echo "$result"; exit 0; }
 
 mkdir -p "$kernels"
 exec 9> "$kernels/lock"; flock 9
-[ ! -e "$result/.complete" ] || { echo "$result"; exit 0; }
+! whole "$result" || { echo "$result"; exit 0; }
 began=$(date +%s)
 rm -rf "$result"; mkdir -p "$result"/{source,build,modules,config/fragments,config/flavours}
 "$shared/source.sh" "$result/source" compiler-arm64
@@ -61,6 +61,6 @@ in_tools depmod -b /build/modules/usr "$release"
 # No external modules are built against this kernel: there is no GPU driver for arm64 here.
 rm -rf "$result"/{source,build,config}
 echo "$release" > "$result/release"
-touch "$result/.complete"
+seal "$result"
 say "arm64 kernel $release built in $(( $(date +%s) - began )) s"
 echo "$result"

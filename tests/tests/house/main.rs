@@ -1,6 +1,7 @@
 //! Does the repository still follow ARCHITECTURE.md? Each test reads the repository's own files and checks one invariant; the
 //! message of a failure names the file that breaks it.
 
+mod cache;
 mod docs;
 mod kernels;
 mod layers;
