@@ -74,3 +74,53 @@ extern "C" __global__ void fl_pingpong(u32 *mine, u32 *theirs, u64 rounds, u64 s
     out[3] = late;
     out[4] = cycles;
 }
+
+// The same game with a block of many warps and a payload of several KiB: WIDE_THREADS threads store 16 bytes each.
+// The steps are those above, with __syncthreads in place of __syncwarp: it orders all threads of the block before
+// thread 0, whose store of the flag is a release, so that the release is cumulative over the payload of all warps.
+// A warp that is ahead stores only into the other side's mailbox, whose last payload has been read; it cannot send
+// the next flag before all warps have seen the present one, because that takes another __syncthreads.
+#define WIDE_THREADS 512
+
+static __device__ __forceinline__ uint4 payload(u64 seed, u64 round) {
+    const u64 k = (round * WIDE_THREADS + threadIdx.x) * WORDS_PER_VECTOR;
+    return make_uint4(word(seed, k), word(seed, k + 1), word(seed, k + 2), word(seed, k + 3));
+}
+
+static __device__ __forceinline__ void send_wide(u32 *to, u64 seed, u64 round) {
+    ((uint4 *)(to + PAYLOAD))[threadIdx.x] = payload(seed, round);
+    __threadfence_system();
+    __syncthreads();
+    if (threadIdx.x == 0) store_release_system(to, (u32)round);
+}
+
+// One block of WIDE_THREADS. Arguments and results as those of fl_pingpong, but max_cycles counts from the beginning of
+// each round: under load a round may take long, and many of them longer. out[1] must be preset to all ones and the
+// others to 0.
+extern "C" __global__ void fl_pingpong_wide(u32 *mine, u32 *theirs, u64 rounds, u64 seed_mine, u64 seed_theirs,
+                                            u32 first, u64 max_cycles, u64 *out) {
+    const u64 start = clock64();
+    if (blockIdx.x != 0 || blockDim.x != WIDE_THREADS) return;
+    u64 wrong = 0, first_bad = ~0ull, done = 0;
+    bool late = false;
+    for (u64 round = 1; round <= rounds; round++) {
+        if (first) send_wide(theirs, seed_theirs, round);
+        // Whether to go on is the whole block's decision: a warp that left alone would be missing at the barrier.
+        late = __syncthreads_or(!await(mine, round, clock64(), max_cycles));
+        if (late) break;
+        const uint4 found = load_volatile((const uint4 *)(mine + PAYLOAD) + threadIdx.x), sent = payload(seed_mine, round);
+        const u32 bad = (found.x != sent.x) + (found.y != sent.y) + (found.z != sent.z) + (found.w != sent.w);
+        wrong += bad;
+        if (bad && first_bad > round) first_bad = round;
+        if (!first) send_wide(theirs, seed_theirs, round);
+        done = round;
+    }
+    if (wrong > 0) {
+        atomicAdd(out, wrong);
+        atomicMin(out + 1, first_bad);
+    }
+    if (threadIdx.x != 0) return;
+    out[2] = done;
+    out[3] = late;
+    out[4] = (u64)clock64() - start;
+}

@@ -26,6 +26,7 @@ const KERNELS: &[(&str, &[usize])] = &[
     ("fl_chase_init", &[8, 8, 8]),
     ("fl_chase", &[8, 8, 8]),
     ("fl_pingpong", &[8, 8, 8, 8, 8, 4, 8, 8]),
+    ("fl_pingpong_wide", &[8, 8, 8, 8, 8, 4, 8, 8]),
     ("fl_march", &[8, 8, 8, 8, 4, 4, 8]),
     ("fl_products_int8", &[8, 4, 4, 8]),
     ("fl_products_float", &[8, 4, 4, 8]),

@@ -20,7 +20,7 @@ pub enum Kernel {
     ChaseInit { ring: u64, count: u64, stride: u64 },
     /// `fl_chase`: dependent loads.
     Chase { start: u64, steps: u64, out: u64 },
-    /// `fl_pingpong`: data followed by a flag, back and forth.
+    /// `fl_pingpong` and `fl_pingpong_wide`: data followed by a flag, back and forth.
     PingPong(PingPong),
     /// `fl_reduce`: one rank's part in an all-reduce.
     Reduce(Reduce),
@@ -87,6 +87,8 @@ pub struct Reduce {
 /// The arguments of `fl_pingpong`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PingPong {
+    /// Words of the data ahead of each flag.
+    pub words: u64,
     /// The mailbox that is read.
     pub mine: u64,
     /// The mailbox that is written.
@@ -116,6 +118,7 @@ pub const ALL: &[(&str, &[u8])] = &[
     ("fl_chase_init", &[8, 8, 8]),
     ("fl_chase", &[8, 8, 8]),
     ("fl_pingpong", &[8, 8, 8, 8, 8, 4, 8, 8]),
+    ("fl_pingpong_wide", &[8, 8, 8, 8, 8, 4, 8, 8]),
     ("fl_reduce", &[8, 4, 4, 8, 8, 8, 8, 4, 4]),
     ("fl_reduce_fill", &[8, 8, 8, 4, 4, 8]),
     ("fl_reduce_check", &[8, 8, 8, 4, 4, 8, 8]),
@@ -164,9 +167,12 @@ impl Kernel {
             ("fl_chase_init", &[ring, count, stride]) => Self::ChaseInit { ring, count, stride },
             ("fl_chase", &[start, steps, out]) => Self::Chase { start, steps, out },
             ("fl_atomic_add" | "fl_atomic_cas", &[counter, times]) => Self::Count { counter, times },
-            ("fl_pingpong", &[mine, theirs, rounds, seed_mine, seed_theirs, first, cycles, out]) => {
-                let first = first != 0;
-                Self::PingPong(PingPong { mine, theirs, rounds, seed_mine, seed_theirs, first, cycles, out })
+            (
+                "fl_pingpong" | "fl_pingpong_wide",
+                &[mine, theirs, rounds, seed_mine, seed_theirs, first, cycles, out],
+            ) => {
+                let (words, first) = (if *name == "fl_pingpong" { 32 } else { 2048 }, first != 0);
+                Self::PingPong(PingPong { words, mine, theirs, rounds, seed_mine, seed_theirs, first, cycles, out })
             }
             ("fl_reduce", &[areas, rank, ranks, cycles, books, out, vectors, n, two_shot]) => {
                 let (rank, ranks, two_shot) = (low(rank), low(ranks), two_shot != 0);

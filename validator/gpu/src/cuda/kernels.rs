@@ -74,6 +74,7 @@ kernels! {
     chase_init = c"fl_chase_init";
     chase = c"fl_chase";
     pingpong = c"fl_pingpong";
+    pingpong_wide = c"fl_pingpong_wide";
     march = c"fl_march";
     products_int8 = c"fl_products_int8";
     products_float = c"fl_products_float";

@@ -8,14 +8,45 @@ use super::tally::Tally;
 use crate::cuda::memory::pinned::Latch;
 use crate::cuda::memory::span::Span;
 
-/// Bytes that the kernels use of a mailbox, and of a counter.
-const MAILBOX: u64 = 256;
+/// Bytes that the kernels use of a counter.
 const COUNTER: u64 = 8;
+/// The offset of the payload in a mailbox, bytes: a line of its own, away from the flag.
+const PAYLOAD_AT: u64 = 128;
+/// Threads of the block that sends several KiB; each stores 16 bytes.
+const WIDE_THREADS: u32 = 512;
+
+/// What is sent ahead of each flag of a ping-pong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Payload {
+    /// 128 bytes, by one warp.
+    Narrow,
+    /// 8 KiB, by the 16 warps of one block.
+    Wide,
+}
+
+impl Payload {
+    /// The number of 4-byte words.
+    #[must_use]
+    pub const fn words(self) -> u64 {
+        match self {
+            Self::Narrow => 32,
+            Self::Wide => WIDE_THREADS as u64 * 4,
+        }
+    }
+
+    /// The size of a mailbox for it, bytes: the flag, then the payload.
+    #[must_use]
+    pub const fn mailbox(self) -> u64 {
+        PAYLOAD_AT + self.words() * 4
+    }
+}
 
 /// The parameters of one side of a ping-pong.
 #[derive(Debug, Clone, Copy)]
 pub struct Pingpong<'m> {
-    /// The mailbox in this GPU's own memory, 256 bytes or more.
+    /// What is sent ahead of each flag, by both sides.
+    pub payload: Payload,
+    /// The mailbox in this GPU's own memory, of [`Payload::mailbox`] bytes or more.
     pub mine: Span<'m>,
     /// The partner's, in its memory.
     pub theirs: Span<'m>,
@@ -107,7 +138,8 @@ impl Stream {
     pub fn pingpong(&self, side: &Pingpong<'_>, tally: &Tally) -> Result<(), GpuError> {
         let out = tally.preset(self, 1)?;
         let mut first = u32::from(side.first);
-        side.mine.part(0, MAILBOX).and(side.theirs.part(0, MAILBOX))?;
+        let mailbox = side.payload.mailbox();
+        side.mine.part(0, mailbox).and(side.theirs.part(0, mailbox))?;
         let mut a = (side.mine.address, side.theirs.address, side.rounds, side.seed_mine, side.seed_theirs);
         let mut b = (side.max_cycles, out.address);
         let list = [
@@ -120,7 +152,10 @@ impl Stream {
             at(&raw mut b.0),
             at(&raw mut b.1),
         ];
-        self.launch(self.kernels().pingpong, 1, 32, &list, "fl_pingpong")?;
+        match side.payload {
+            Payload::Narrow => self.launch(self.kernels().pingpong, 1, 32, &list, "fl_pingpong")?,
+            Payload::Wide => self.launch(self.kernels().pingpong_wide, 1, WIDE_THREADS, &list, "fl_pingpong_wide")?,
+        }
         tally.fetch(self)
     }
 

@@ -28,7 +28,7 @@ pub(super) use device::{count, open, version};
 pub use error::{GpuError, is_cuda_lost};
 pub use event::Event;
 pub use graph::{Books, Captured, Graph, LAUNCHES, Late, RANKS, ROUNDS, Reduced, Reduction, SIGNALS};
-pub use measure::{Pingpong, PingpongResult};
+pub use measure::{Payload, Pingpong, PingpongResult};
 pub use memory::Buffer;
 pub use memory::pinned::{Latch, Pinned};
 pub use memory::span::{Extent, Span};

@@ -2,7 +2,7 @@
 //! can have at most eight peers: in that case the pairs take turns, in groups as large as the driver allows.
 
 use crate::schedule::Pair;
-use gpu::{Clique, GpuError, PeerAccess, is_cuda_lost};
+use gpu::{Buffer, Clique, Gpu, GpuError, PeerAccess, is_cuda_lost};
 use machine::GpuId;
 use std::collections::BTreeMap;
 
@@ -18,6 +18,38 @@ pub(in crate::suite) struct AccessGroup {
     /// Pairs for which access is refused.
     pub(in crate::suite) refused: Vec<(Pair, GpuError)>,
     guards: Vec<PeerAccess>,
+}
+
+/// `bytes` of mapped memory of `owner` for all of `gpus` that reach it according to CUDA. If the driver refuses that, for those
+/// whose access can be enabled: one refused peer, which p2p-capability reports, must not stop the others.
+///
+/// # Errors
+/// The driver's error, if it refuses both.
+pub(in crate::suite) fn mapped_for_peers(gpus: &[&Gpu], owner: &Gpu, bytes: u64) -> Result<Buffer, GpuError> {
+    let mut peers = Vec::new();
+    for peer in gpus.iter().filter(|gpu| gpu.id() != owner.id()) {
+        if peer.can_access(owner)? {
+            peers.push(*peer);
+        }
+    }
+    match owner.alloc_mapped(bytes, &peers) {
+        Err(error) if error.is_sticky() => Err(error),
+        Err(_) => owner.alloc_mapped(bytes, &enabling(&peers, owner)?),
+        Ok(buffer) => Ok(buffer),
+    }
+}
+
+/// Those of `peers` for which access to `owner` can actually be enabled.
+fn enabling<'g>(peers: &[&'g Gpu], owner: &Gpu) -> Result<Vec<&'g Gpu>, GpuError> {
+    let mut good = Vec::new();
+    for peer in peers {
+        match PeerAccess::one_way(peer, owner) {
+            Ok(_) => good.push(*peer),
+            Err(error) if error.is_sticky() => return Err(error),
+            Err(_) => {}
+        }
+    }
+    Ok(good)
 }
 
 /// Enables access for all `pairs` at once, or group after group, and calls `with` for each group; returns the

@@ -337,8 +337,9 @@ impl Engine {
     }
 
     fn ping_pong(&mut self, id: StreamId, by: usize, args: PingPong) -> Result<StartOutcome> {
-        let mine = self.resolve(by, args.mine, 256, EngineKind::Sm)?;
-        let theirs = self.resolve(by, args.theirs, 256, EngineKind::Sm)?;
+        let mailbox = super::pingpong::mailbox(&args);
+        let mine = self.resolve(by, args.mine, mailbox, EngineKind::Sm)?;
+        let theirs = self.resolve(by, args.theirs, mailbox, EngineKind::Sm)?;
         self.resolve(by, args.out, 40, EngineKind::Sm)?;
         let until = self.deadline(self.nanoseconds(args.cycles));
         Ok(match self.start_ping_pong(id, PingPongSide { by, args, mine, theirs }) {

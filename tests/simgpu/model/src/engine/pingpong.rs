@@ -8,7 +8,7 @@ use crate::content::Content;
 use crate::fault::PeerTransfer;
 use crate::kernel::PingPong;
 use crate::links::Route;
-use crate::scenario::{Engine as EngineKind, Kind};
+use crate::scenario::{Engine as EngineKind, Kind, Way};
 use crate::status::Result;
 
 /// One of the two kernels.
@@ -31,12 +31,15 @@ pub(super) struct PingPongResult {
     pub cycles: u64,
 }
 
-/// Sizes of a message's flag and data in bytes.
+/// Size of a message's flag in bytes.
 const FLAG: u64 = 4;
-const DATA: u64 = 128;
-const WORDS: u64 = 32;
 /// Offset of the data in a mailbox.
 const DATA_AT: u64 = 128;
+
+/// Size of a mailbox in bytes.
+pub(super) const fn mailbox(args: &PingPong) -> u64 {
+    DATA_AT + args.words * 4
+}
 
 /// How faults affect one direction.
 struct DirectionFaults {
@@ -55,7 +58,10 @@ impl Engine {
         id: StreamId,
         side: PingPongSide,
     ) -> core::result::Result<Running, Box<PingPongSide>> {
-        let fits = |other: &PingPongSide| other.args.mine == side.args.theirs && other.args.theirs == side.args.mine;
+        let fits = |other: &PingPongSide| {
+            let (a, b) = (other.args, side.args);
+            a.mine == b.theirs && a.theirs == b.mine && a.words == b.words
+        };
         let partner = self.streams.iter().find_map(|(n, s)| match &s.running {
             Some(Running::AwaitPartner { waiting, .. }) if fits(waiting) && *n != id => Some((*n, waiting.clone())),
             _ => None,
@@ -107,24 +113,27 @@ impl Engine {
         if *owner == side.by {
             return found;
         }
-        let transfer =
-            |bytes| PeerTransfer { physical: span.physical, ..PeerTransfer::write(side.by, *owner, span.kind, bytes) };
+        // The data also meets what else is under way, which faults may ask for; the flag is judged alone.
+        let flag = PeerTransfer { physical: span.physical, ..PeerTransfer::write(side.by, *owner, span.kind, FLAG) };
+        let route = (EngineKind::Sm, Way::Write);
+        let words = side.args.words;
+        let data = self.peer_transfer(side.by, (side.by, *owner), route, spans, words * 4, [0, 0]);
         for fault in &self.scenario.fault {
             let loses = match fault.kind {
                 Kind::Zeros | Kind::Ones | Kind::Stale | Kind::Mirror | Kind::Offset | Kind::Hang | Kind::Error => true,
                 Kind::Victim => fault.instead,
                 _ => false,
             };
-            if loses && fault.meets(&transfer(FLAG)) {
+            if loses && fault.meets(&flag) {
                 found.lost_at = found.lost_at.min(fault.every);
             }
             let wrong = match fault.kind {
                 Kind::Flip => 1,
-                Kind::Partial => WORDS / 2,
-                Kind::Reorder | Kind::Zeros | Kind::Ones | Kind::Stale | Kind::Mirror | Kind::Offset => WORDS,
+                Kind::Partial => words / 2,
+                Kind::Reorder | Kind::Zeros | Kind::Ones | Kind::Stale | Kind::Mirror | Kind::Offset => words,
                 _ => 0,
             };
-            if wrong > 0 && fault.meets(&transfer(DATA)) {
+            if wrong > 0 && data.as_ref().is_some_and(|data| fault.meets(data)) {
                 (found.wrong_each, found.wrong_words) = (fault.every, wrong);
             }
         }
@@ -164,8 +173,8 @@ impl Engine {
             };
             let flag = found.rounds.to_le_bytes().into_iter().take(4).collect();
             self.memory.write(&at(0, FLAG), &[(FLAG, Some(Content::bytes(flag)))]);
-            let data = Content::pattern(args.seed_mine, found.rounds * WORDS);
-            self.memory.write(&at(DATA_AT, DATA), &[(DATA, Some(data))]);
+            let (data, bytes) = (Content::pattern(args.seed_mine, found.rounds * args.words), args.words * 4);
+            self.memory.write(&at(DATA_AT, bytes), &[(bytes, Some(data))]);
         }
         Ok(())
     }

@@ -372,6 +372,11 @@ fn a_slow_pair_and_a_narrow_link_are_slow() {
 }
 
 fn ping_pong(fault: &str) -> [[u64; 5]; 2] {
+    ping_pong_of(fault, 32, false)
+}
+
+/// `loaded`: while copy engines move data in the same direction.
+fn ping_pong_of(fault: &str, words: u64, loaded: bool) -> [[u64; 5]; 2] {
     let mut fixture = fixture("epyc-8x4090", fault);
     let outs = [OUT, OUT + 64];
     for (gpu, out) in outs.into_iter().enumerate() {
@@ -381,6 +386,7 @@ fn ping_pong(fault: &str) -> [[u64; 5]; 2] {
             crate::Host::write(&mut fixture.host, out + 8 * n as u64, &word.to_le_bytes());
         }
         let args = crate::kernel::PingPong {
+            words,
             mine: fixture.buffers[gpu],
             theirs: fixture.buffers[1 - gpu],
             rounds: 1000,
@@ -390,6 +396,17 @@ fn ping_pong(fault: &str) -> [[u64; 5]; 2] {
             cycles: 1_000_000,
             out,
         };
+        if loaded && gpu == 1 {
+            // Queued now, because a query of the first side finishes what is under way; the second side begins after a
+            // small copy of its own, when these copies run.
+            let [from, to] = [0, 1].map(|gpu| fixture.buffers[gpu] + SIZE / 2);
+            let work = Work::Copy { dst: to, src: from, bytes: SIZE / 2, pageable_bytes: None };
+            let stream = fixture.engine.add_stream(0);
+            fixture.engine.push(stream, work).unwrap();
+            let own = fixture.buffers[1];
+            let small = Work::Copy { dst: own + (1 << 20), src: own + (2 << 20), bytes: 16, pageable_bytes: None };
+            fixture.engine.push(fixture.streams[1], small).unwrap();
+        }
         fixture.launch(gpu, Kernel::PingPong(args));
         if gpu == 0 {
             assert_eq!(fixture.engine.query(fixture.streams[0]), Err(Status::NOT_READY));
@@ -412,6 +429,11 @@ fn a_ping_pong_detects_faulty_flags_and_data() {
     }
     let [a, b] = ping_pong("[[fault]]\nkind = \"reorder\"\npair = [0, 1]\nevery = 100\n");
     assert_eq!((&a[..4], &b[..4]), (&[0, u64::MAX, 1000, 0][..], &[320, 100, 1000, 0][..]));
+    let under_load =
+        "[[fault]]\nkind = \"reorder\"\npair = [0, 1]\nevery = 100\nfrom_bytes = 4096\nbeside = \"engine\"\n";
+    for (words, loaded, wrong) in [(32, true, 0), (2048, false, 0), (2048, true, 20_480)] {
+        assert_eq!(ping_pong_of(under_load, words, loaded)[1][0], wrong, "{words} words, loaded: {loaded}");
+    }
     let [a, b] = ping_pong("[[fault]]\nkind = \"stale\"\npair = [1, 0]\n");
     assert_eq!((a[2], a[3], b[2], b[3]), (0, 1, 1, 1));
 }

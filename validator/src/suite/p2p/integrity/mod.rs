@@ -20,6 +20,7 @@ use crate::suite::p2p::processes;
 use crate::suite::p2p::processes::NOT_SUPPORTED;
 use crate::suite::shared::free_memory;
 use crate::suite::shared::gpu_fault::fault_finding;
+use crate::suite::shared::peer_access::mapped_for_peers;
 use crate::suite::shared::transfer::{Direction, Engine, Memory, Transfer, TransferKind};
 use crate::suite::{Group, Test, TestContext};
 use bench::IntegrityBench;
@@ -107,17 +108,11 @@ impl<'m> IntegrityBench<'m> {
         let layout = self.plan.layout();
         let mut refused = None;
         for test_gpu in &mut self.test_gpus {
-            let peers = reaching(&gpus, test_gpu.gpu)?;
             self.context.doing(format!("GPU {}: mapping memory for its peers", test_gpu.gpu.id()));
-            match test_gpu.map(layout, &peers) {
+            match mapped_for_peers(&gpus, test_gpu.gpu, layout.bytes()) {
                 Err(error) if error.is_sticky() => return Err(error),
-                // One refused peer, which p2p-capability reports, must not stop the others.
-                Err(_) => match test_gpu.map(layout, &enabling(&peers, test_gpu.gpu)?) {
-                    Err(error) if error.is_sticky() => return Err(error),
-                    Err(error) => refused = Some((test_gpu.gpu.id(), error)),
-                    Ok(()) => {}
-                },
-                Ok(()) => {}
+                Err(error) => refused = Some((test_gpu.gpu.id(), error)),
+                Ok(buffer) => test_gpu.add_mapped(buffer),
             }
         }
         if let Some((n, error)) = refused {
@@ -194,28 +189,4 @@ impl<'m> IntegrityBench<'m> {
         self.try_transfer(transfer, &mut tried.faults)?;
         Ok(())
     }
-}
-
-/// The GPUs that reach `owner`'s memory according to CUDA.
-fn reaching<'g>(gpus: &[&'g Gpu], owner: &Gpu) -> Result<Vec<&'g Gpu>, GpuError> {
-    let mut peers = Vec::new();
-    for peer in gpus.iter().filter(|g| g.id() != owner.id()) {
-        if peer.can_access(owner)? {
-            peers.push(*peer);
-        }
-    }
-    Ok(peers)
-}
-
-/// Those of `peers` for which access to `owner` can actually be enabled.
-fn enabling<'g>(peers: &[&'g Gpu], owner: &Gpu) -> Result<Vec<&'g Gpu>, GpuError> {
-    let mut good = Vec::new();
-    for peer in peers {
-        match PeerAccess::one_way(peer, owner) {
-            Ok(_) => good.push(*peer),
-            Err(error) if error.is_sticky() => return Err(error),
-            Err(_) => {}
-        }
-    }
-    Ok(good)
 }

@@ -46,10 +46,9 @@ impl<'g> TestGpu<'g> {
         Ok(Self { gpu, stream: gpu.stream()?, tallies, host, plain, mapped: None })
     }
 
-    /// Adds memory that is mapped for `peers`.
-    pub(super) fn map(&mut self, layout: Layout, peers: &[&Gpu]) -> Result<(), GpuError> {
-        self.mapped = Some(SentinelBuffer::over(self.gpu.alloc_mapped(layout.bytes(), peers)?));
-        Ok(())
+    /// Adds memory that is mapped for its peers.
+    pub(super) fn add_mapped(&mut self, buffer: Buffer) {
+        self.mapped = Some(SentinelBuffer::over(buffer));
     }
 
     /// The buffer of that kind of memory.

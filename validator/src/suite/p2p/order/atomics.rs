@@ -4,6 +4,7 @@
 use super::pingpong::{Player, player};
 use super::{AtomicOperation, CounterResult, SharedCounter, ends};
 use crate::schedule::Pair;
+use crate::suite::shared::transfer::Memory;
 use gpu::{Clique, GpuError, P2pAttribute};
 use machine::GpuId;
 use std::time::Duration;
@@ -19,11 +20,11 @@ const HANG: Duration = Duration::from_secs(14);
 /// The counter's offset: its own cache line, away from the mailbox, bytes.
 const PLACE: u64 = 1024;
 
-/// The results of counters in `to`'s memory; `None` where atomics are not claimed. Access is on.
+/// The results of counters in `to`'s memory, which is of this kind; `None` where atomics are not claimed. Access is on.
 pub(super) fn count(
     clique: &Clique,
     players: &[Player<'_>],
-    pair: Pair,
+    (pair, memory): (Pair, Memory),
 ) -> Result<Option<[CounterResult; 2]>, GpuError> {
     let (from, to) = ends(clique, pair)?;
     if from.p2p_attribute(P2pAttribute::NativeAtomics, to)? == 0 {
@@ -31,8 +32,8 @@ pub(super) fn count(
     }
     let (peer, owner) = (player(players, pair.from)?, player(players, pair.to)?);
     let counted = [
-        count_once(pair, peer, owner, AtomicOperation::Add)?,
-        count_once(pair, peer, owner, AtomicOperation::CompareAndSwap)?,
+        count_once((pair, memory), peer, owner, AtomicOperation::Add)?,
+        count_once((pair, memory), peer, owner, AtomicOperation::CompareAndSwap)?,
     ];
     Ok(Some(counted))
 }
@@ -75,7 +76,7 @@ pub(super) fn count_all(
 }
 
 fn count_once(
-    pair: Pair,
+    (pair, memory): (Pair, Memory),
     peer: &Player<'_>,
     owner: &Player<'_>,
     operation: AtomicOperation,
@@ -96,5 +97,5 @@ fn count_once(
     owner.stream.copy_out(owner.host.span(0, 8)?, counter)?;
     owner.stream.finish(&doing, HANG)?;
     let counted = u64::from(owner.host.word(0)) | u64::from(owner.host.word(1)) << 32;
-    Ok(CounterResult { pair, operation, counted, expected: 2 * u64::from(blocks) * THREADS * times })
+    Ok(CounterResult { pair, memory, operation, counted, expected: 2 * u64::from(blocks) * THREADS * times })
 }

@@ -14,8 +14,9 @@ use crate::suite::protocol::Activity;
 use crate::suite::shared::gate::gate;
 use crate::suite::shared::gpu_fault::fault_finding;
 use crate::suite::shared::peer_access::with_peer_access;
+use crate::suite::shared::transfer::Memory;
 use crate::suite::{Group, Test, TestContext, nccl};
-use gpu::{self, Clique, Gpu, GpuError, PeerAccess, PingpongResult};
+use gpu::{self, Clique, Gpu, GpuError, Payload, PeerAccess, PingpongResult};
 use machine::GpuId;
 use outcome::Judgement;
 use outcome::finding::{Code, Finding, Severity, Subject};
@@ -34,13 +35,38 @@ pub(in crate::suite) const TEST: Test = Test {
     run,
 };
 
-/// Rounds of one ping-pong: 0.3 s over PCIe, where one hop takes 1.5 us.
-const ROUNDS: u64 = 100_000;
+/// One kind of ping-pong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Game {
+    /// The memory of both mailboxes.
+    memory: Memory,
+    /// What is sent ahead of each flag; several KiB are sent under load.
+    payload: Payload,
+    rounds: u64,
+}
+
+impl Game {
+    /// The game whose time is judged: 0.3 s over PCIe, where one hop takes 1.5 us.
+    const TIMED: Self = Self { memory: Memory::Plain, payload: Payload::Narrow, rounds: 100_000 };
+
+    /// The further games of a level: several KiB under load, and both in mapped memory. One hop of several KiB takes some
+    /// microseconds under load.
+    fn others(level: Level) -> [Self; 3] {
+        let times = if level >= Level::Full { 5 } else { 1 };
+        let game = |memory, payload, rounds: u64| Self { memory, payload, rounds: rounds * times };
+        [
+            game(Memory::Plain, Payload::Wide, 2000),
+            game(Memory::Mapped, Payload::Narrow, 10_000),
+            game(Memory::Mapped, Payload::Wide, 1000),
+        ]
+    }
+}
 
 /// The result of one pair's ping-pong; `from` sends first.
 #[derive(Debug)]
 struct PairPingpong {
     pair: Pair,
+    game: Game,
     /// What the kernel of `from` saw, and what that of `to` saw.
     sides: [PingpongResult; 2],
     /// Nanoseconds from sending to arrival, the mean of both directions.
@@ -58,6 +84,8 @@ enum AtomicOperation {
 #[derive(Debug)]
 struct CounterResult {
     pair: Pair,
+    /// The counter's memory.
+    memory: Memory,
     operation: AtomicOperation,
     counted: u64,
     expected: u64,
@@ -79,6 +107,8 @@ struct Results {
     pingpongs: Vec<PairPingpong>,
     counted: Vec<CounterResult>,
     shared: Vec<SharedCounter>,
+    /// That the driver refuses mapped memory.
+    unmapped: Option<Finding>,
     /// Pairs with peer access for which atomics are not claimed.
     unclaimed: usize,
     /// Pairs whose access was refused, or whose test was aborted.
@@ -95,20 +125,29 @@ fn run(context: &TestContext) -> Result<Judgement, Box<Finding>> {
     let players = clique.gpus.iter().map(pingpong::Player::new).collect::<Result<Vec<_>, _>>();
     let players = players.map_err(|e| fault_finding(Subject::Machine, &e))?;
     let mut results = Results::default();
+    let mapped = mapped_players(clique, &mut results).map_err(|e| fault_finding(Subject::Machine, &e))?;
+    let [wide, others @ ..] = Game::others(context.config.validate.level);
     for matching in circle(clique.len()) {
         let (pairs, access) =
             enable_pairs(clique, matching, &mut results).map_err(|e| fault_finding(Subject::Machine, &e))?;
-        context.doing(format!("flags after data: {}", names(&pairs)));
-        match pingpong::play(&players, &pairs, ROUNDS) {
-            Ok(pingpongs) => results.pingpongs.extend(pingpongs),
-            Err(error) => results.broken.push(*fault_finding(Subject::pairs(pairs.iter().copied()), &error)),
-        }
+        let good = play(context, &players, pairs.clone(), Game::TIMED, &mut results);
+        let good = play(context, &players, good, wide, &mut results);
         for pair in pairs {
             if !gpu::is_cuda_lost() {
-                atomics(context, clique, &players, pair, &mut results);
+                atomics(context, clique, &players, (pair, Memory::Plain), &mut results);
             }
         }
         drop(access);
+        // Mapped memory needs no enabled access, and must not benefit from it.
+        let mut good = good;
+        for game in others {
+            good = play(context, &mapped, good, game, &mut results);
+        }
+        for pair in good {
+            if !gpu::is_cuda_lost() && results.counted.iter().any(|counted| counted.pair == pair) {
+                atomics(context, clique, &mapped, (pair, Memory::Mapped), &mut results);
+            }
+        }
         if gpu::is_cuda_lost() {
             break;
         }
@@ -123,22 +162,62 @@ fn run(context: &TestContext) -> Result<Judgement, Box<Finding>> {
         Vec::new()
     };
     let line = slow_hops.first().map(|finding| finding.message.to_string());
-    let mut judgement = judge::judge(clique.len(), ROUNDS, &results).with(slow_hops);
+    let mut judgement = judge::judge(clique.len(), &results).with(slow_hops);
     judgement.summary = line.unwrap_or(judgement.summary);
     Ok(judgement)
 }
 
-/// Tests atomics in both GPUs' memory, one owner after the other.
+/// Players in mapped memory; none where the driver refuses such memory, which p2p-integrity judges.
+fn mapped_players<'g>(clique: &'g Clique, results: &mut Results) -> Result<Vec<pingpong::Player<'g>>, GpuError> {
+    match pingpong::Player::mapped(clique) {
+        Err(error) if error.is_sticky() => Err(error),
+        Err(error) => {
+            let message = format!("flags and atomics in mapped memory are not tried: it is refused: {error}");
+            results.unmapped = Some(Code::P2pRefused.finding(Severity::Info, Subject::Machine, message));
+            Ok(Vec::new())
+        }
+        Ok(players) => Ok(players),
+    }
+}
+
+/// Plays one game for each of `pairs`; those for which all flags arrived in order. There are no players where there is no such
+/// memory.
+fn play(
+    context: &TestContext,
+    players: &[pingpong::Player<'_>],
+    mut pairs: Vec<Pair>,
+    game: Game,
+    results: &mut Results,
+) -> Vec<Pair> {
+    if players.is_empty() || pairs.is_empty() || gpu::is_cuda_lost() {
+        return Vec::new();
+    }
+    context.doing(format!("flags after data: {}", names(&pairs)));
+    match pingpong::play(players, &pairs, game) {
+        Ok(pingpongs) => {
+            let right = |pair: &Pair| pingpongs.iter().any(|p| p.pair == *pair && judge::is_right(p));
+            pairs.retain(right);
+            results.pingpongs.extend(pingpongs);
+            pairs
+        }
+        Err(error) => {
+            results.broken.push(*fault_finding(Subject::pairs(pairs.iter().copied()), &error));
+            Vec::new()
+        }
+    }
+}
+
+/// Tests atomics in both GPUs' memory of this kind, one owner after the other.
 fn atomics(
     context: &TestContext,
     clique: &Clique,
     players: &[pingpong::Player<'_>],
-    pair: Pair,
+    (pair, memory): (Pair, Memory),
     results: &mut Results,
 ) {
     for pair in [pair, pair.back()] {
         context.doing(Activity::of_pair(pair, "atomic additions"));
-        match atomics::count(clique, players, pair) {
+        match atomics::count(clique, players, (pair, memory)) {
             Ok(None) => results.unclaimed += 1,
             Ok(Some(counted)) => results.counted.extend(counted),
             Err(error) => {
@@ -220,17 +299,21 @@ mod tests {
     use outcome::Outcome;
 
     const PAIR: Pair = Pair::of(0, 1);
+    const ROUNDS: u64 = Game::TIMED.rounds;
 
     fn side(done: u64) -> PingpongResult {
         PingpongResult { wrong: 0, first_bad: None, done, timed_out: done < ROUNDS, cycles: 1 }
     }
 
     fn pingpongs(one: PingpongResult, two: PingpongResult) -> Results {
-        Results { pingpongs: vec![PairPingpong { pair: PAIR, sides: [one, two], hop_ns: 702.4 }], ..Results::default() }
+        Results {
+            pingpongs: vec![PairPingpong { pair: PAIR, game: Game::TIMED, sides: [one, two], hop_ns: 702.4 }],
+            ..Results::default()
+        }
     }
 
     fn said(results: &Results) -> Judgement {
-        judge(2, ROUNDS, results)
+        judge(2, results)
     }
 
     #[test]
@@ -243,7 +326,13 @@ mod tests {
             "1 pair: 100000 flags each way arrive after their data, 702 to 702 ns per hop; atomics are not claimed"
         );
         assert_eq!(judgement.matrices[0].values, [[None, Some(702.0)], [Some(702.0), None]]);
-        results.counted = vec![CounterResult { pair: PAIR, operation: AtomicOperation::Add, counted: 9, expected: 9 }];
+        results.counted = vec![CounterResult {
+            pair: PAIR,
+            memory: Memory::Plain,
+            operation: AtomicOperation::Add,
+            counted: 9,
+            expected: 9,
+        }];
         assert!(said(&results).summary.ends_with("no atomic addition is lost"));
     }
 
@@ -256,6 +345,33 @@ mod tests {
         assert!(finding.message.starts_with("GPU 1 -> 0: flags arrive before"), "{}", finding.message);
         assert!(finding.evidence[0].contains("saw 3 of 3200000 words late, the first in round 77"));
         assert!(said(&pingpongs(side(ROUNDS), bad)).summary.starts_with("GPU 0 -> 1: "));
+    }
+
+    #[test]
+    fn the_further_games_have_their_own_rounds_and_words_and_leave_no_figure() {
+        let [wide, ..] = Game::others(Level::Standard);
+        let at = |done, wrong| PingpongResult { wrong, first_bad: (wrong > 0).then_some(9), ..side(done) };
+        let finished = PingpongResult { timed_out: false, ..side(2000) };
+        let mut results = pingpongs(side(ROUNDS), side(ROUNDS));
+        results.pingpongs.push(PairPingpong { pair: PAIR, game: wide, sides: [finished, finished], hop_ns: 5000.0 });
+        let judgement = said(&results);
+        assert_eq!(judgement.outcome(), Outcome::Pass);
+        assert_eq!(
+            judgement.summary,
+            "1 pair: 100000 flags each way arrive after their data, 2000 of them after 8 KiB under load, 702 to 702 ns per \
+             hop; atomics are not claimed"
+        );
+        assert_eq!(judgement.matrices[0].values, [[None, Some(702.0)], [Some(702.0), None]]);
+        results.pingpongs[1].sides[1] = PingpongResult { timed_out: false, ..at(2000, 5) };
+        let judgement = said(&results);
+        let finding = &judgement.findings[0];
+        assert!(judgement.outcome() == Outcome::Fail && finding.is(Code::P2pOrder));
+        let words =
+            "GPU 0 -> 1: flags arrive before the data that was sent before them, 8 KiB of it, while copy engines";
+        assert!(finding.message.starts_with(words), "{}", finding.message);
+        assert!(finding.evidence[0].contains("saw 5 of 4096000 words late"), "{}", finding.evidence[0]);
+        results.pingpongs[1].sides = [at(7, 0), at(7, 0)];
+        assert!(said(&results).findings[0].is(Code::P2pHang));
     }
 
     #[test]
@@ -282,11 +398,17 @@ mod tests {
     #[test]
     fn lost_additions_fail_with_both_numbers() {
         let mut results = pingpongs(side(ROUNDS), side(ROUNDS));
-        results.counted =
-            vec![CounterResult { pair: PAIR, operation: AtomicOperation::CompareAndSwap, counted: 7, expected: 9 }];
+        results.counted = vec![CounterResult {
+            pair: PAIR,
+            memory: Memory::Mapped,
+            operation: AtomicOperation::CompareAndSwap,
+            counted: 7,
+            expected: 9,
+        }];
         let judgement = said(&results);
         assert!(judgement.outcome() == Outcome::Fail && judgement.findings[0].is(Code::P2pAtomics));
         assert!(judgement.findings[0].evidence[0].contains("gave 7, expected 9"));
+        assert!(judgement.findings[0].message.ends_with("memory are lost, mapped memory"));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Hops that take longer than those of comparable pairs; they are measured once more before they count.
 
 use super::pingpong::{Player, play};
-use super::{PairPingpong, Results, enable_pairs};
+use super::{Game, PairPingpong, Results, enable_pairs};
 use crate::floors::{LatencyKind, LatencyReference, latency};
 use crate::schedule::Pair;
 use crate::suite::benchmark::GpuPaths;
@@ -21,12 +21,17 @@ pub(super) fn slow_hops(
     paths: &GpuPaths,
     results: &mut Results,
 ) -> Result<Vec<Finding>, GpuError> {
-    let hops: Vec<_> = results.pingpongs.iter().filter(|p| is_finished(p)).map(|p| (p.pair, p.hop_ns)).collect();
+    let hops: Vec<_> = results
+        .pingpongs
+        .iter()
+        .filter(|p| p.game == Game::TIMED && is_finished(p))
+        .map(|p| (p.pair, p.hop_ns))
+        .collect();
     let suspects = hop_findings(&hops, &BTreeMap::new(), &|pair| paths.path_group(pair), &|pair| paths.is_nvlink(pair));
     let mut again = BTreeMap::new();
     for (pair, _) in suspects.into_iter().take(MOST_AGAIN) {
         let (pairs, access) = enable_pairs(clique, vec![pair], results)?;
-        let pingpongs = play(players, &pairs, ROUNDS)?;
+        let pingpongs = play(players, &pairs, Game { rounds: ROUNDS, ..Game::TIMED })?;
         again.extend(pingpongs.iter().filter(|p| is_finished(p)).map(|p| (p.pair, p.hop_ns)));
         drop(access);
     }
