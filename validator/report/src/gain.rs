@@ -21,13 +21,13 @@ pub struct Gain {
     pub speedup: f64,
     /// Whether P2P is slower in every pairing of sweeps.
     pub slower: bool,
-    /// How far the times of an arm's communicators differ, microseconds: of the arm in which they differ more. `None` where
-    /// each arm had one communicator.
+    /// How far the times of an arm's communicators differ, microseconds, both arms added up. `None` where each arm had one
+    /// communicator.
     pub spread_us: Option<f64>,
 }
 
 impl Gain {
-    /// Whether the arms differ by more than the communicators of one arm do.
+    /// Whether the arms differ by more than the communicators of both do.
     #[must_use]
     pub fn is_difference(&self) -> bool {
         self.spread_us.is_none_or(|spread| (self.off_us - self.on_us).abs() > spread)

@@ -115,7 +115,8 @@ pub fn with_communicators(
             off_gb_s: gain.off_gb_s * gain.off_us / off_us,
             on_gb_s: gain.on_gb_s * gain.on_us / on_us,
             speedup: off_us / on_us,
-            spread_us: Some(f64::max(off_spread, on_spread)),
+            // A communicator keeps its level, 25 or 36 us on four H200: one arm may have met the slow level only, by chance.
+            spread_us: Some(off_spread + on_spread),
             ..gain
         })
     };
@@ -275,12 +276,12 @@ mod tests {
             with_communicators(first, &more(off), &more(on), Placement::OutOfPlace).unwrap()
         };
         let found = of([25.0, 36.0, 25.0], [36.0, 25.0, 26.0]);
-        assert_eq!((found[0].text().as_str(), found[0].spread_us), ("no difference", Some(11.0)));
+        assert_eq!((found[0].text().as_str(), found[0].spread_us), ("no difference", Some(22.0)));
         assert_eq!((found[0].off_us, found[0].on_us), (25.0, 26.0));
         assert_eq!((found[1].text().as_str(), found[1].spread_us), ("+0 %", None), "large sizes are as before");
         assert_eq!(effects(&found).iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["p2p_speedup_8M"]);
         let found = of([36.0, 36.5, 35.5], [24.0, 24.5, 25.0]);
-        assert_eq!((found[0].text().as_str(), found[0].spread_us), ("+47 %", Some(1.0)));
+        assert_eq!((found[0].text().as_str(), found[0].spread_us), ("+47 %", Some(2.0)));
         assert!((found[0].off_gb_s - row(8192, 36.0, 1.0).busbw(&Timed { us: 36.0, wrong: None })).abs() < 1e-9);
         let one = gains(&[sweep(25.0)], &[sweep(36.0)], Placement::OutOfPlace).unwrap();
         assert_eq!(with_communicators(one.clone(), &[], &[], Placement::OutOfPlace).unwrap(), one);
