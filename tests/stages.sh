@@ -58,6 +58,6 @@ stage image just image-tests --skip "$offline"
 stage boots just boots
 stage offline settle
 echo "stage  the ten slowest tests, in seconds:"
-sort -rn "$work/test-times" | head -n 10 | sed 's/^/stage  /'
+sort -rn "$work/test-times" | sed -n '1,10s/^/stage  /p'
 processor > "$work/after"
 printf 'stage  %-10s %5d s   %5d s of processor, on %d\n' 'all held' "$SECONDS" "$(cat "$work/after")" "$(nproc)"
