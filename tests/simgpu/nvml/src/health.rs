@@ -99,7 +99,7 @@ unsafe extern "C" fn nvmlDeviceGetViolationStatus(handle: Handle, policy: c_uint
     })
 }
 
-/// What the NVLinks of a GPU have carried before in each direction: nobody resets these counters.
+/// What the NVLinks of a GPU carried in each direction before the run: a real GPU's counters do not begin at 0.
 const NVLINK_BEFORE_KIB: u64 = 5_000_000;
 /// The scope that stands for all links.
 const ALL_LINKS: c_uint = c_uint::MAX;

@@ -100,7 +100,7 @@ impl Nvml {
         let library = library()?;
         // SAFETY: the type is that of nvml.h.
         let Ok(ask) = (unsafe { library.get::<FabricInfo>(b"nvmlDeviceGetGpuFabricInfoV\0") }) else { return Ok(None) };
-        let device = device(&library, gpu)?;
+        let device = device(library, gpu)?;
         for (size, number) in FORMS {
             let mut answer = Raw { version: size | number << 24, ..Raw::default() };
             // SAFETY: NVML writes as many bytes as the version says, and both forms fit.

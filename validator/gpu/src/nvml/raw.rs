@@ -9,7 +9,7 @@ use super::status::CounterValue;
 use libloading::{Library, Symbol};
 use machine::pcie::model::Bdf;
 use std::ffi::{CString, c_char, c_int, c_uint, c_void};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// The loader's name of the library, which NVML's own start has already loaded.
 const LIBRARY: &str = "libnvidia-ml.so.1";
@@ -45,13 +45,15 @@ struct FieldValue {
     value: u64,
 }
 
-/// The library, which NVML's own start has already loaded.
+/// The library, which NVML's own start has already loaded; it is found once.
 ///
 /// # Errors
 /// The loader's error.
-pub(super) fn library() -> Result<Library, String> {
+pub(super) fn library() -> Result<&'static Library, String> {
+    static FOUND: OnceLock<Result<Library, String>> = OnceLock::new();
     // SAFETY: the library is loaded already, so that nothing of it runs.
-    unsafe { Library::new(LIBRARY) }.map_err(|e| format!("{LIBRARY}: {e}"))
+    let find = || unsafe { Library::new(LIBRARY) }.map_err(|e| format!("{LIBRARY}: {e}"));
+    FOUND.get_or_init(find).as_ref().map_err(String::clone)
 }
 
 /// The device at an address.
@@ -83,7 +85,7 @@ fn read(gpu: Bdf, asked: &[(u32, u32)]) -> Result<Vec<CounterValue>, CounterValu
     // SAFETY: the type is that of nvml.h.
     let ask: Result<Symbol<'_, FieldValues>, _> = unsafe { library.get(b"nvmlDeviceGetFieldValues\0") };
     let ask = ask.map_err(|_| CounterValue::Unsupported)?;
-    let device = device(&library, gpu).map_err(CounterValue::Unread)?;
+    let device = device(library, gpu).map_err(CounterValue::Unread)?;
     let count = c_int::try_from(asked.len()).map_err(|e| CounterValue::Unread(e.to_string()))?;
     let free = || ENTRIES.lock().unwrap_or_else(PoisonError::into_inner);
     let mut entries = free().pop().unwrap_or_else(|| vec![FieldValue::default(); MOST + SPARE]);

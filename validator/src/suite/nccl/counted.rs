@@ -2,16 +2,11 @@
 //! GPUs, most of the data that an all_reduce must bring to a GPU arrives by them, and other traffic only adds to it.
 
 use crate::suite::TestContext;
+use crate::suite::shared::late_counters::{LATE, read_until};
 use gpu::CounterValue;
 use machine::GpuId;
 use machine::pcie::model::Bdf;
 use outcome::finding::{Code, Finding, Severity, Subject};
-use std::thread;
-use std::time::Duration;
-
-/// How long to wait for a counter that is late, and how often.
-const PAUSE: Duration = Duration::from_millis(100);
-const TRIES: usize = 20;
 
 /// The data that reached each GPU by NVLink so far, KiB, before NCCL's calls.
 pub(super) struct Counted(Vec<(GpuId, Bdf, CounterValue)>);
@@ -27,17 +22,12 @@ impl Counted {
     /// The finding that GPUs did not count `least` KiB more, read again while they miss something.
     pub(super) fn end(&self, context: &TestContext, least: u64) -> Option<Finding> {
         let mut found = None;
-        for n in 0..TRIES {
-            if n > 0 {
-                thread::sleep(PAUSE);
-            }
+        read_until(LATE, || {
             let since =
                 |(gpu, bdf, before): &(GpuId, Bdf, CounterValue)| Some((*gpu, read(context, *bdf).since(before)?));
             found = judge(&self.0.iter().filter_map(since).collect::<Vec<_>>(), least);
-            if found.is_none() {
-                break;
-            }
-        }
+            found.is_none()
+        });
         found
     }
 }

@@ -86,17 +86,16 @@ impl TestContext {
 
     /// The state of the GPUs now; that of each NVLink where their errors have risen since `before`.
     fn status_now(&self, before: &GpuSnapshot) -> Result<Vec<GpuStatus>, String> {
-        let (own, gpus) = (OwnProcesses::of_parent(), driver_gpus(self.fabric.as_ref().ok()));
-        let before: Vec<_> = before.known().iter().map(|gpu| (gpu.gpu, gpu.tallies.clone())).collect();
+        let mut now = query_status(ANSWER_LIMIT, driver_gpus(self.fabric.as_ref().ok()))?;
+        let risen = |gpu: &GpuStatus| {
+            let earlier = before.known().iter().find(|earlier| earlier.gpu == gpu.gpu);
+            earlier.is_some_and(|earlier| gpu.tallies.has_link_errors(&earlier.tallies, MIN_CRC))
+        };
+        if !now.iter().any(risen) {
+            return Ok(now);
+        }
         query_nvml(ANSWER_LIMIT, move |nvml| {
-            let mut now = nvml.gpu_status(&gpus, &|pid| own.has(pid));
-            let risen = |gpu: &GpuStatus| {
-                let earlier = before.iter().find(|(at, _)| *at == gpu.gpu);
-                earlier.is_some_and(|(_, earlier)| gpu.tallies.has_link_errors(earlier, MIN_CRC))
-            };
-            if now.iter().any(risen) {
-                nvml.add_links(&mut now);
-            }
+            nvml.add_links(&mut now);
             now
         })
     }

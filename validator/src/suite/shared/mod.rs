@@ -10,6 +10,7 @@ pub(super) mod gpu_fault;
 pub(super) mod gpu_resources;
 pub(super) mod gpu_snapshots;
 pub(super) mod held_memory;
+pub(super) mod late_counters;
 pub(super) mod pair;
 pub(super) mod peer_access;
 pub(super) mod peer_groups;

@@ -6,23 +6,20 @@ use crate::schedule::Pair;
 use crate::suite::TestContext;
 use crate::suite::benchmark::{Bench, CopyMethod, Flow, GpuPaths, RoundAccess, Side, wrong_data};
 use crate::suite::shared::gpu_fault::fault_finding;
+use crate::suite::shared::late_counters::{LATE, read_until};
 use gpu::CounterValue;
 use machine::GpuId;
 use machine::pcie::model::Bdf;
 use outcome::finding::{Code, Finding, Severity, Subject};
 use std::collections::BTreeMap;
-use std::thread;
-use std::time::Duration;
 
 /// Bytes of one copy, and the number of copies of a pair: more than other programs' traffic in that time.
 const BYTES: u64 = 64 << 20;
 const TIMES: u32 = 4;
 /// Copies of a pair that was suspect.
 const TIMES_AGAIN: u32 = 32;
-/// How long to wait for a counter that is late, and how often: for many pairs, and for what is about to be a finding.
-const PAUSE: Duration = Duration::from_millis(100);
+/// How often counters are read for pairs of which most are right.
 const SOON: usize = 3;
-const LATE: usize = 20;
 /// So many pairs are named; others are not looked for any more.
 const MOST_NAMED: usize = 4;
 
@@ -69,7 +66,7 @@ pub(super) fn findings(
         Ok(true)
     })?;
     let is_nvlink = |pair| paths.is_nvlink(pair);
-    if read_until(context, &gpus, LATE, |after| fits(&gpus, &all, (&before, after), &is_nvlink)) {
+    if read_until(LATE, || fits(&gpus, &all, (&before, &read(context, &gpus)), &is_nvlink)) {
         return Ok(found);
     }
     let mut named: Vec<Pair> = Vec::new();
@@ -136,29 +133,11 @@ fn moved(
     // Wrong data was reported when all pairs moved it.
     run(context, bench, flows)?;
     let mut seen = Vec::new();
-    read_until(context, gpus, tries, |after| {
-        seen = compare(gpus, flows, &before, after);
+    read_until(tries, || {
+        seen = compare(gpus, flows, &before, &read(context, gpus));
         !seen.iter().any(|seen| is_nvlink(seen.pair) && seen.is_on_nvlink() == Some(false))
     });
     Ok(seen)
-}
-
-/// Reads the counters until they are `complete`, or not any more; whether they were.
-fn read_until(
-    context: &TestContext,
-    gpus: &[Bdf],
-    tries: usize,
-    mut complete: impl FnMut(&BTreeMap<Bdf, Data>) -> bool,
-) -> bool {
-    for n in 0..tries {
-        if n > 0 {
-            thread::sleep(PAUSE);
-        }
-        if complete(&read(context, gpus)) {
-            return true;
-        }
-    }
-    false
 }
 
 /// Whether each GPU that counts has counted the data of all its pairs on NVLink, and of no others.
