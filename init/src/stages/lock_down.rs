@@ -16,6 +16,7 @@ const ALWAYS: &[(&str, &str)] = &[
     ("fs.protected_regular", "2"),
     ("fs.protected_symlinks", "1"),
     ("kernel.kptr_restrict", "1"),
+    ("kernel.yama.ptrace_scope", "0"),
     ("net.core.bpf_jit_harden", "2"),
     ("net.ipv4.conf.all.accept_redirects", "0"),
     ("net.ipv4.conf.default.accept_redirects", "0"),

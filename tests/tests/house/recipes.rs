@@ -167,6 +167,34 @@ fn an_option_that_was_dropped_changed_or_came_back_is_named() {
     }
 }
 
+/// The page compares the kernel with KSPP's recommendations: what it calls equal is equal, and what it calls different is not.
+#[test]
+fn the_page_on_kernel_hardening_tells_what_the_kernel_has() {
+    let (page, config) = (text("docs/decisions/kernel-hardening.md"), resolved());
+    let value = |name: &str| {
+        let set = config.lines().find_map(|line| line.strip_prefix(&format!("CONFIG_{name}=")));
+        set.unwrap_or("is not set").to_owned()
+    };
+    let part = |from: &str, to: &str| page.split_once(from).unwrap().1.split_once(to).unwrap().0.to_owned();
+    let names = |list: &str| list.split('`').skip(1).step_by(2).map(str::to_owned).collect::<Vec<_>>();
+    let (on, off) = (names(&part("recommended value:", "No longer")), names(&part("\nOff:\n", "## Options that differ")));
+    let outdated = names(&part("(the third):", "Off:"));
+    for name in &on {
+        assert_ne!(value(name), "is not set", "{name}");
+    }
+    for name in off.iter().chain(&outdated) {
+        assert_eq!(value(name), "is not set", "{name}");
+    }
+    let table = part("## Options that differ", "## Further decisions");
+    let rows: Vec<_> = table.lines().filter_map(|line| line.strip_prefix("| `")?.split_once("` | ")).collect();
+    for (name, rest) in &rows {
+        let recommended = rest.split(" | ").next().unwrap();
+        assert!(*name == "LSM" || value(name) != recommended || recommended == "is not set", "{name}");
+    }
+    let agree = on.len() + off.len() + outdated.len();
+    assert!(page.contains(&format!("{} options; {agree} agree", agree + rows.len())), "{agree} {}", rows.len());
+}
+
 #[test]
 fn a_file_that_is_no_configuration_is_refused() {
     assert_eq!(check("nothing\n").status.code(), Some(1));
