@@ -177,7 +177,8 @@ fn the_page_on_kernel_hardening_tells_what_the_kernel_has() {
     };
     let part = |from: &str, to: &str| page.split_once(from).unwrap().1.split_once(to).unwrap().0.to_owned();
     let names = |list: &str| list.split('`').skip(1).step_by(2).map(str::to_owned).collect::<Vec<_>>();
-    let (on, off) = (names(&part("recommended value:", "No longer")), names(&part("\nOff:\n", "## Options that differ")));
+    let (on, off) =
+        (names(&part("recommended value:", "No longer")), names(&part("\nOff:\n", "## Options that differ")));
     let outdated = names(&part("(the third):", "Off:"));
     for name in &on {
         assert_ne!(value(name), "is not set", "{name}");

@@ -21,6 +21,8 @@ pub struct PeerTransfer {
     pub memory: MemoryKind,
     /// Offset of the transfer in the peer's physical memory, in bytes.
     pub physical: u64,
+    /// Size of the allocation that it is in, in bytes; `u64::MAX` if no fault asks.
+    pub allocation: u64,
     /// Its size in bytes.
     pub bytes: u64,
     /// Source and target addresses; 0 if there is none.
@@ -48,6 +50,7 @@ impl PeerTransfer {
             way: Way::Write,
             memory,
             physical: 0,
+            allocation: u64::MAX,
             bytes,
             addresses: [0, 0],
             shared: false,
@@ -103,6 +106,7 @@ impl Fault {
             && self.engine.is_none_or(|e| e == transfer.engine)
             && self.way.is_none_or(|w| w == transfer.way)
             && self.memory.is_none_or(|m| m == transfer.memory)
+            && self.allocated_below.is_none_or(|bytes| transfer.allocation < bytes)
             && transfer.bytes >= self.from_bytes
             && self.to_bytes.is_none_or(|most| transfer.bytes <= most)
             && self.no_multiple.is_none_or(|n| !transfer.bytes.is_multiple_of(n))

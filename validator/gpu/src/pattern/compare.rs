@@ -57,10 +57,16 @@ pub struct Excerpt {
 /// Counts the words of `found` that are not `word(expected, first + k)`.
 #[must_use]
 pub fn compare(found: &[u32], first: u64, expected: u64, sentinel: u64) -> Counts {
+    compare_to(found, (first..).map(|i| word(expected, i)), first, sentinel)
+}
+
+/// The same against any words; those of the sentinel count from `first` on.
+#[must_use]
+pub fn compare_to(found: &[u32], expected: impl Iterator<Item = u32>, first: u64, sentinel: u64) -> Counts {
     let mut counts = Counts { looked: 0, wrong: 0, zeros: 0, ones: 0, sentinels: 0, first: None, last: None };
-    for (k, found) in (0_u64..).zip(found) {
+    for (k, (found, expected)) in (0_u64..).zip(found.iter().zip(expected)) {
         counts.looked += 1;
-        if *found == word(expected, first + k) {
+        if *found == expected {
             continue;
         }
         counts.wrong += 1;

@@ -7,7 +7,7 @@ mod fault;
 mod origin;
 mod product;
 
-pub use compare::{Counts, Excerpt, compare, pieces};
+pub use compare::{Counts, Excerpt, compare, compare_to, pieces};
 pub use fault::{ActualLocation, DataFault, Evidence, Source, classify};
 pub use origin::{Nonces, displacement, index_of, origin};
 pub use product::{PRODUCTS, product_sum};

@@ -220,7 +220,7 @@ pub(in crate::suite) fn find_changes(memories: &[HeldMemory<'_>]) -> Result<Vec<
 
 fn allocated(gpu: &Gpu, memory: Memory, bytes: u64) -> Result<Buffer, GpuError> {
     match memory {
-        Memory::Plain => gpu.alloc(bytes),
+        Memory::Plain | Memory::Small => gpu.alloc(bytes),
         Memory::Mapped => gpu.alloc_mapped(bytes, &[]),
     }
 }

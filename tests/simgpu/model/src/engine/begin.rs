@@ -417,14 +417,16 @@ impl Engine {
         addresses: [u64; 2],
     ) -> Option<PeerTransfer> {
         let first = remote.first()?;
-        let shared = self.memory.stores.get(&first.store).is_some_and(|s| s.adopted || s.shared.is_some());
+        let store = self.memory.stores.get(&first.store);
+        let shared = store.is_some_and(|s| s.adopted || s.shared.is_some());
+        let allocation = store.map_or(u64::MAX, |s| s.bytes);
         let counts = self.scenario.fault.iter().any(|f| f.load > 0);
         let load = if counts { self.transfers_in_progress() } else { 0 };
         let looks = self.scenario.fault.iter().any(|f| f.beside.is_some());
         let beside = if looks { self.movers_in_progress() } else { Vec::new() };
         let physical = first.physical;
         let write = PeerTransfer::write(from, to, first.kind, bytes);
-        Some(PeerTransfer { by, engine, way, physical, addresses, shared, load, beside, ..write })
+        Some(PeerTransfer { by, engine, way, physical, allocation, addresses, shared, load, beside, ..write })
     }
 
     /// The transfer that a copy by a copy engine of GPU `by` would be, if it goes directly between GPUs.

@@ -197,7 +197,10 @@ impl Engine {
                 Kind::Ones => replaced(&pieces, data.affected_range(fault), Content::ONES),
                 Kind::Stale if data.to.is_none() => replaced(&pieces, data.affected_range(fault), Content::ZEROS),
                 Kind::Partial => cut(&pieces, arriving(fault, data.bytes)),
-                Kind::Flip => flipped(&pieces, data.bytes / 2),
+                Kind::Flip => match fault.run {
+                    None => flipped(&pieces, data.bytes / 2),
+                    Some(run) => first_run(&pieces, run).map_or(pieces.clone(), |at| flipped(&pieces, at)),
+                },
                 _ => pieces,
             };
         }
@@ -379,6 +382,31 @@ pub(super) fn arriving(fault: &Fault, bytes: u64) -> u64 {
     let part = fault.rate.map_or(bytes, |r| ((bytes as f64 * r.clamp(0.0, 1.0)) as u64).next_multiple_of(4));
     let most = if fault.bytes > 0 { fault.bytes } else { bytes };
     part.min(most).min(bytes)
+}
+
+/// Where at least `run` equal bytes begin, one after the other. Words of the pattern never hold so many.
+fn first_run(pieces: &[Piece], run: u64) -> Option<u64> {
+    let (mut begin, mut length, mut last) = (0, 0, None);
+    let mut at = 0;
+    for (bytes, content) in pieces {
+        let alike: Vec<(u64, Option<u8>)> = match content {
+            Some(Content::Byte(byte)) => vec![(*bytes, Some(*byte))],
+            Some(Content::Bytes(..)) => real(&[(*bytes, content.clone())]).into_iter().map(|b| (1, Some(b))).collect(),
+            _ => vec![(*bytes, None)],
+        };
+        for (n, byte) in alike {
+            if byte.is_none() || byte != last {
+                (begin, length) = (at, 0);
+            }
+            last = byte;
+            at += n;
+            length += n;
+            if byte.is_some() && length >= run {
+                return Some(begin);
+            }
+        }
+    }
+    None
 }
 
 /// The same pieces with one bit of one byte flipped.

@@ -20,6 +20,8 @@ pub struct Fault {
     pub way: Option<Way>,
     /// Only memory allocated in this way.
     pub memory: Option<MemoryKind>,
+    /// Only memory of an allocation of less than this many bytes.
+    pub allocated_below: Option<u64>,
     /// Only transfers of at least this many bytes.
     #[serde(default)]
     pub from_bytes: u64,
@@ -35,6 +37,8 @@ pub struct Fault {
     /// Only this byte range (end exclusive) of the memory that is written or read: for `stale`, `zeros` and `ones` the rest
     /// of a transfer is intact, and the other kinds affect transfers that touch the range.
     pub hole: Option<[u64; 2]>,
+    /// `flip`: only in data with at least this many equal bytes one after the other, and there.
+    pub run: Option<u64>,
     /// Only memory of another process.
     #[serde(default)]
     pub shared: bool,

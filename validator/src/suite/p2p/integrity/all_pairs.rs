@@ -9,7 +9,7 @@ use crate::schedule::Pair;
 use crate::suite::shared::copy_batch::{BatchResult, CopyBatch, CopyShape, GUARD, TargetOwner, run, small_copies};
 use crate::suite::shared::gpu_fault::fault_finding;
 use crate::suite::shared::peer_access::{disjoint_rounds, with_peer_access};
-use crate::suite::shared::transfer::{Direction, Engine, Memory, Transfer, TransferKind};
+use crate::suite::shared::transfer::{Circumstance, Direction, Engine, Memory, Transfer, TransferKind};
 use gpu::{BatchExpected, Clique, GpuError, Piece, PieceTable, Stream, is_cuda_lost};
 use machine::GpuId;
 use outcome::finding::{Code, Finding, Severity};
@@ -87,7 +87,7 @@ impl IntegrityBench<'_> {
     /// Bytes of a source or target area that are used for one peer.
     fn peer_slice(&self) -> u64 {
         let peers = self.test_gpus.len().saturating_sub(1).max(1) as u64;
-        self.plan.layout().area() / peers / 4096 * 4096
+        self.plan.layout(Memory::Plain).area() / peers / 4096 * 4096
     }
 
     /// Runs the pairs of one group in one kind of memory: both engines, both directions.
@@ -121,7 +121,7 @@ impl IntegrityBench<'_> {
                 }
             }
         }
-        let layout = self.plan.layout();
+        let layout = self.plan.layout(Memory::Plain);
         let buffers = self.test_gpus.iter().map(|test_gpu| test_gpu.buffer(memory));
         let areas = buffers.map(|buffer| {
             let buffer = buffer?;
@@ -134,7 +134,7 @@ impl IntegrityBench<'_> {
 
     /// Fills every source area with fresh data; the seeds by GPU.
     fn fill_sources(&self, memory: Memory) -> Result<Vec<u64>, GpuError> {
-        let layout = self.plan.layout();
+        let layout = self.plan.layout(Memory::Plain);
         let mut seeds = Vec::new();
         for test_gpu in &self.test_gpus {
             let seed = self.nonce();
@@ -181,7 +181,7 @@ impl IntegrityBench<'_> {
         let (sends, receives) = Transfer { pair, kind, bytes: 0, shift: (0, 0) }.ends();
         let (sender, receiver) = (self.test_gpu(sends)?, self.test_gpu(receives)?);
         let (from_buffer, to_buffer) = (sender.buffer(kind.memory)?, receiver.buffer(kind.memory)?);
-        let layout = self.plan.layout();
+        let layout = self.plan.layout(Memory::Plain);
         let (area, part) = (peer(sends, receives) * self.peer_slice(), peer(receives, sends) * self.peer_slice());
         let seed = seeds.get(sends.index()).copied().unwrap_or_default();
         let piece = |shape: &CopyShape| {
@@ -218,7 +218,7 @@ impl IntegrityBench<'_> {
                 BatchResult::Correct | BatchResult::Unknown => {}
                 BatchResult::Wrong(counts) => {
                     dirty = true;
-                    tried.faults.push(copy_batch.inspect_wrong(table, &counts)?.fault(true));
+                    tried.faults.push(copy_batch.inspect_wrong(table, &counts)?.fault(Circumstance::OtherPairsActive));
                 }
                 BatchResult::Broken(error) => {
                     dirty = true;
@@ -235,7 +235,7 @@ impl IntegrityBench<'_> {
 
     /// Fills every source area with its last data again.
     fn refill_sources(&self, memory: Memory) -> Result<(), GpuError> {
-        let layout = self.plan.layout();
+        let layout = self.plan.layout(Memory::Plain);
         for test_gpu in &self.test_gpus {
             let last = self.sent.borrow().iter().rev().find(|s| s.gpu == test_gpu.gpu.id()).map(|s| s.seed);
             let area = test_gpu.buffer(memory)?.part(layout.source(), layout.area())?;

@@ -8,7 +8,7 @@ use crate::schedule::Pair;
 use crate::suite::TestContext;
 use crate::suite::protocol::Activity;
 use crate::suite::shared::held_memory::{ChangedMemory, HeldMemory};
-use crate::suite::shared::transfer::{Engine, Fault, FaultKind, SAMPLE, Traces, Transfer, TransferKind};
+use crate::suite::shared::transfer::{Circumstance, Engine, Fault, FaultKind, SAMPLE, Traces, Transfer, TransferKind};
 use gpu::pattern::{Counts, DataFault, Excerpt, Nonces, compare, pieces};
 use gpu::{Clique, GpuError, Span};
 use machine::GpuId;
@@ -72,8 +72,7 @@ impl<'m> IntegrityBench<'m> {
         let free = clique.gpus.iter().map(|g| Ok(g.memory()?.0)).collect::<Result<Vec<_>, GpuError>>()?;
         // The remainder is for the driver, which uses some for every context and mapping.
         let plan = plan.within(free.into_iter().min().unwrap_or_default() / 2);
-        let layout = plan.layout();
-        let test_gpus = clique.gpus.iter().map(|g| TestGpu::new(g, layout)).collect::<Result<_, _>>()?;
+        let test_gpus = clique.gpus.iter().map(|g| TestGpu::new(g, &plan)).collect::<Result<_, _>>()?;
         let nonces = RefCell::new(Nonces::new());
         let bench = Self {
             context,
@@ -110,7 +109,7 @@ impl<'m> IntegrityBench<'m> {
     /// Tries all transfers of one kind, and stops at the first that goes wrong. True when all went well.
     pub(super) fn try_kind(&self, pair: Pair, kind: TransferKind, faults: &mut Vec<Fault>) -> Result<bool, GpuError> {
         for shift in &self.plan.shifts {
-            for bytes in &self.plan.sizes {
+            for bytes in self.plan.sizes(kind.memory) {
                 let transfer = Transfer { pair, kind, bytes: *bytes, shift: *shift };
                 if !self.try_transfer(transfer, faults)? {
                     return Ok(false);
@@ -131,7 +130,7 @@ impl<'m> IntegrityBench<'m> {
         };
         let traces = self.traces(&prepared, what, &checks)?;
         let place = faults.len();
-        faults.push(Fault { transfer, what, traces, times: None, concurrent: false });
+        faults.push(Fault { transfer, what, traces, times: None, circumstance: Circumstance::Alone });
         // Recorded now, in case the classification hangs.
         let what = self.classify_fault(&prepared, what, &checks)?;
         self.reset_sentinels()?;
@@ -156,11 +155,11 @@ impl<'m> IntegrityBench<'m> {
     }
 
     /// Fills the source with fresh data; the target already holds the sentinel.
-    fn prepare(&self, transfer: Transfer) -> Result<PreparedTransfer<'_, 'm>, GpuError> {
+    pub(super) fn prepare(&self, transfer: Transfer) -> Result<PreparedTransfer<'_, 'm>, GpuError> {
         let (sends, receives) = transfer.ends();
         let (sender, receiver) = (self.test_gpu(sends)?, self.test_gpu(receives)?);
         let (from, to) = (sender.buffer(transfer.kind.memory)?, receiver.buffer(transfer.kind.memory)?);
-        let layout = self.plan.layout();
+        let layout = self.plan.layout(transfer.kind.memory);
         let begin = layout.target() + transfer.shift.1;
         let source = from.part(layout.source() + transfer.shift.0, transfer.bytes)?;
         let target = to.part(begin, transfer.bytes)?;
@@ -173,7 +172,7 @@ impl<'m> IntegrityBench<'m> {
     }
 
     /// Copies the data, and waits.
-    fn execute(&self, prepared: &PreparedTransfer<'_, 'm>) -> Result<(), GpuError> {
+    pub(super) fn execute(&self, prepared: &PreparedTransfer<'_, 'm>) -> Result<(), GpuError> {
         let PreparedTransfer { transfer, source, target, .. } = prepared;
         let doing = format!("{}: {transfer}", transfer.pair);
         self.context.doing(Activity { what: doing.clone(), pair: Some(transfer.pair) });
@@ -237,7 +236,7 @@ impl<'m> IntegrityBench<'m> {
     }
 
     /// Restores the sentinel in source and target.
-    fn restore_sentinels(&self, prepared: &PreparedTransfer<'_, 'm>) -> Result<(), GpuError> {
+    pub(super) fn restore_sentinels(&self, prepared: &PreparedTransfer<'_, 'm>) -> Result<(), GpuError> {
         let PreparedTransfer { source, target, sender, receiver, from, to, .. } = prepared;
         let source_first = (source.address - from.whole().address) / 4;
         sender.stream.fill(*source, from.sentinel(), source_first)?;

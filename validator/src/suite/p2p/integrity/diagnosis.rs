@@ -4,12 +4,15 @@ use super::bench::{IntegrityBench, PastTransfer, PreparedTransfer, TransferCheck
 use super::test_gpu::{SentinelBuffer, TestGpu, counts};
 use crate::suite::protocol::Activity;
 use crate::suite::shared::held_memory::ChangedMemory;
-use crate::suite::shared::transfer::{Direction, Engine, Fault, FaultKind, SAMPLE, Traces, TransferKind};
+use crate::suite::shared::transfer::{Circumstance, Direction, Engine, Fault, FaultKind, SAMPLE, Traces, TransferKind};
 use gpu::pattern::{ActualLocation, Counts, Evidence, Source, classify, origin};
 use gpu::{GpuError, Span};
 
 /// Words that are fetched around a fault.
 const WINDOW: u64 = 64;
+
+/// Buffers that a GPU may have.
+const BUFFERS: usize = 3;
 
 /// A part of a buffer that does not hold its sentinel.
 struct ChangedSpan<'b, 'm> {
@@ -103,7 +106,7 @@ impl<'m> IntegrityBench<'m> {
             let (address, first) = (it.span.address, it.first);
             let counts = it.counts;
             let traces = Traces { counts, address, first, seed: it.sentinel, found, expected: None };
-            faults.push(Fault { transfer, what, traces, times: None, concurrent: false });
+            faults.push(Fault { transfer, what, traces, times: None, circumstance: Circumstance::Alone });
         }
         self.history.borrow_mut().extend(since);
         if changed.is_empty() { Ok(()) } else { self.reset_sentinels() }
@@ -124,7 +127,7 @@ impl<'m> IntegrityBench<'m> {
     fn find_changes(&self, used: &[(&SentinelBuffer, Span<'_>)]) -> Result<Vec<ChangedSpan<'_, 'm>>, GpuError> {
         let mut changed = Vec::new();
         // All GPUs check at the same time, one half of a buffer after the other.
-        for half in 0..4 {
+        for half in 0..2 * BUFFERS {
             let mut asked = Vec::new();
             for test_gpu in &self.test_gpus {
                 let Some((buffer, span)) = part(test_gpu, half, used)? else { continue };

@@ -19,6 +19,8 @@ pub(super) struct LevelPlan {
     pub(super) watch_unused: bool,
 }
 
+/// The most of a transfer in a small allocation, bytes: with guards and both areas it stays below 1 MiB.
+const SMALL: u64 = 128 * KIB;
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 
@@ -40,7 +42,14 @@ impl LevelPlan {
             Level::Full | Level::Acceptance => (4096, true),
         };
         let all_mapped = level >= Level::Standard;
-        Self { sizes, memories: vec![Memory::Plain, Memory::Mapped], shifts, small, all_mapped, watch_unused }
+        Self {
+            sizes,
+            memories: vec![Memory::Plain, Memory::Small, Memory::Mapped],
+            shifts,
+            small,
+            all_mapped,
+            watch_unused,
+        }
     }
 
     /// Without the sizes that do not fit into this much memory of a GPU; the smallest sizes always stay.
@@ -60,13 +69,23 @@ impl LevelPlan {
         })
     }
 
-    fn bytes(&self) -> u64 {
-        self.layout().bytes().saturating_mul(self.memories.len() as u64)
+    /// Bytes of all buffers of a GPU.
+    pub(super) fn bytes(&self) -> u64 {
+        self.memories.iter().map(|memory| self.layout(*memory).bytes()).sum()
     }
 
-    pub(super) fn layout(&self) -> Layout {
+    /// The sizes that are tried in this kind of memory, bytes, ascending.
+    pub(super) fn sizes(&self, memory: Memory) -> &[u64] {
+        let count = match memory {
+            Memory::Plain | Memory::Mapped => self.sizes.len(),
+            Memory::Small => self.sizes.iter().filter(|bytes| **bytes <= SMALL).count(),
+        };
+        self.sizes.get(..count).unwrap_or_default()
+    }
+
+    pub(super) fn layout(&self, memory: Memory) -> Layout {
         // Whole pages: a target that began between 16-byte words would rule out the wide kernels.
-        let largest = self.sizes.last().copied().unwrap_or_default();
+        let largest = self.sizes(memory).last().copied().unwrap_or_default();
         Layout { area: largest.next_multiple_of(SLACK) + SLACK }
     }
 
@@ -84,7 +103,7 @@ impl LevelPlan {
 
     /// The number of transfers of each pair.
     pub(super) fn transfers(&self) -> usize {
-        self.kinds().len() * self.sizes.len() * self.shifts.len()
+        self.kinds().iter().map(|kind| self.sizes(kind.memory).len() * self.shifts.len()).sum()
     }
 }
 

@@ -9,6 +9,7 @@ mod diagnosis;
 mod judge;
 mod level_plan;
 mod results;
+mod simple_values;
 mod test_gpu;
 #[cfg(test)]
 mod tests;
@@ -105,7 +106,7 @@ impl<'m> IntegrityBench<'m> {
     /// is left out.
     fn map(&mut self) -> Result<Option<Finding>, GpuError> {
         let gpus: Vec<&Gpu> = self.test_gpus.iter().map(|s| s.gpu).collect();
-        let layout = self.plan.layout();
+        let layout = self.plan.layout(Memory::Mapped);
         let mut refused = None;
         for test_gpu in &mut self.test_gpus {
             self.context.doing(format!("GPU {}: mapping memory for its peers", test_gpu.gpu.id()));
@@ -161,7 +162,11 @@ impl<'m> IntegrityBench<'m> {
         };
         tried.access = AccessState::On;
         let mut failed: Vec<TransferKind> = Vec::new();
-        for alike in self.plan.kinds().chunk_by(|a, b| (a.memory, a.direction) == (b.memory, b.direction)) {
+        let kinds = self.plan.kinds();
+        let alike = |a: &TransferKind, b: &TransferKind| {
+            a.memory == b.memory && (a.direction == b.direction || a.memory == Memory::Small)
+        };
+        for alike in kinds.chunk_by(alike) {
             for kind in alike {
                 if kind.memory == Memory::Mapped {
                     // Mapped memory needs no enabled access, and must not benefit from it.
@@ -169,7 +174,14 @@ impl<'m> IntegrityBench<'m> {
                 }
                 // The same transfer in another kind of memory would prove nothing new.
                 let known = failed.iter().any(|f| (f.engine, f.direction) == (kind.engine, kind.direction));
-                if !known && !self.try_kind(tried.pair, *kind, &mut tried.faults)? {
+                if known {
+                    continue;
+                }
+                let mut arrives = self.try_kind(tried.pair, *kind, &mut tried.faults)?;
+                if arrives && kind.memory == Memory::Plain {
+                    arrives = self.try_values(tried.pair, *kind, &mut tried.faults)?;
+                }
+                if !arrives {
                     failed.push(*kind);
                 }
             }

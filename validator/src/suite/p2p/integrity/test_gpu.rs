@@ -1,7 +1,7 @@
 //! One GPU with its buffers, which hold a sentinel in every word that no transfer uses, and with the stream and
 //! tallies to check them locally.
 
-use super::level_plan::Layout;
+use super::level_plan::LevelPlan;
 use crate::suite::shared::transfer::Memory;
 use gpu::pattern::{Counts, Excerpt, Nonces};
 use gpu::{Buffer, Gpu, GpuError, Pinned, Span, Stream, Tally};
@@ -20,6 +20,7 @@ pub(super) struct TestGpu<'g> {
     pub(super) tallies: Tallies,
     pub(super) host: Pinned,
     pub(super) plain: SentinelBuffer,
+    pub(super) small: SentinelBuffer,
     /// From level standard on.
     pub(super) mapped: Option<SentinelBuffer>,
 }
@@ -38,12 +39,13 @@ pub(super) struct SentinelBuffer {
 }
 
 impl<'g> TestGpu<'g> {
-    /// A GPU with a buffer of ordinary memory.
-    pub(super) fn new(gpu: &'g Gpu, layout: Layout) -> Result<Self, GpuError> {
+    /// A GPU with its buffers of ordinary memory.
+    pub(super) fn new(gpu: &'g Gpu, plan: &LevelPlan) -> Result<Self, GpuError> {
         let tallies = Tallies { data: Tally::new(gpu)?, below: Tally::new(gpu)?, above: Tally::new(gpu)? };
-        let plain = SentinelBuffer::over(gpu.alloc(layout.bytes())?);
+        let of = |memory| Ok::<_, GpuError>(SentinelBuffer::over(gpu.alloc(plan.layout(memory).bytes())?));
+        let (plain, small) = (of(Memory::Plain)?, of(Memory::Small)?);
         let host = Pinned::alloc(gpu, HOST)?;
-        Ok(Self { gpu, stream: gpu.stream()?, tallies, host, plain, mapped: None })
+        Ok(Self { gpu, stream: gpu.stream()?, tallies, host, plain, small, mapped: None })
     }
 
     /// Adds memory that is mapped for its peers.
@@ -55,6 +57,7 @@ impl<'g> TestGpu<'g> {
     pub(super) fn buffer(&self, memory: Memory) -> Result<&SentinelBuffer, GpuError> {
         match memory {
             Memory::Plain => Ok(&self.plain),
+            Memory::Small => Ok(&self.small),
             Memory::Mapped => self
                 .mapped
                 .as_ref()
@@ -63,7 +66,7 @@ impl<'g> TestGpu<'g> {
     }
 
     pub(super) fn buffers(&self) -> impl Iterator<Item = &SentinelBuffer> {
-        std::iter::once(&self.plain).chain(&self.mapped)
+        [&self.plain, &self.small].into_iter().chain(&self.mapped)
     }
 
     /// Queues kernels that fill all buffers with fresh sentinels.

@@ -2,6 +2,7 @@
 
 use super::level_plan::LevelPlan;
 use super::results::{AccessState, AllPairsRun, PairResult};
+use super::simple_values::block;
 use crate::suite::benchmark::table;
 use crate::suite::shared::transfer::{Engine, FaultKind, Memory, ruled_out};
 use gpu::pattern::DataFault;
@@ -29,7 +30,8 @@ impl AllPairsRun {
 
 /// Transfers of a pair that were checked one by one, by copy engine and by kernel.
 pub(super) fn checked_transfers(plan: &LevelPlan, all_pairs: Option<&AllPairsRun>) -> [u64; 2] {
-    let alone = (plan.transfers() / 2) as u64;
+    // Half of them by each engine; of simple values there are one write and one read.
+    let alone = (plan.transfers() / 2) as u64 + 2;
     let of = |small: &dyn Fn(&AllPairsRun) -> usize| {
         all_pairs.map_or(0, |c| c.memories().len() as u64 * 2 * (small(c) + c.large.len()) as u64)
     };
@@ -64,11 +66,19 @@ pub(super) fn transfers_table(plan: &LevelPlan, all_pairs: Option<&AllPairsRun>)
                 what: "one pair at a time".to_owned(),
                 by: name(by),
                 memory: memory.name(),
-                sizes: plan.sizes.clone(),
+                sizes: plan.sizes(*memory).to_vec(),
                 times: 2 * plan.shifts.len() as u64,
                 seed: None,
             });
         }
+        rows.push(Row {
+            what: "one pair at a time: zeros, ones, repeated values, walking bits".to_owned(),
+            by: name(by),
+            memory: Memory::Plain.name(),
+            sizes: plan.sizes.last().map(|largest| block(*largest)).into_iter().collect(),
+            times: 2,
+            seed: None,
+        });
     }
     if let Some(all_pairs) = all_pairs {
         let peers = all_pairs.at_once;
@@ -142,16 +152,16 @@ mod tests {
         let plan = LevelPlan::of(Level::Standard);
         let said = transfers_table(&plan, Some(&all_pairs()));
         let rows = said["rows"].as_array().unwrap();
-        assert_eq!(rows.len(), 8);
+        assert_eq!(rows.len(), 12);
         assert!(rows.iter().all(|row| row.as_array().unwrap().len() == 9));
-        assert_eq!((&rows[4][3], &rows[4][4], &rows[4][5]), (&1.into(), &900.into(), &6.into()));
-        assert_eq!((&rows[4][6], &rows[4][8]), (&1868.into(), &"0000000000000007".into()));
-        assert_eq!(checked_transfers(&plan, Some(&all_pairs())), [16 + 6, 16 + 8]);
-        assert_eq!(checked_transfers(&plan, None), [16, 16]);
+        assert_eq!((&rows[8][3], &rows[8][4], &rows[8][5]), (&1.into(), &900.into(), &6.into()));
+        assert_eq!((&rows[8][6], &rows[8][8]), (&1868.into(), &"0000000000000007".into()));
+        assert_eq!(checked_transfers(&plan, Some(&all_pairs())), [22 + 6, 22 + 8]);
+        assert_eq!(checked_transfers(&plan, None), [22, 22]);
         let mapped = AllPairsRun { mapped: true, ..all_pairs() };
-        assert_eq!(checked_transfers(&plan, Some(&mapped)), [16 + 12, 16 + 16]);
+        assert_eq!(checked_transfers(&plan, Some(&mapped)), [22 + 12, 22 + 16]);
         let said = transfers_table(&plan, Some(&mapped));
         let rows = said["rows"].as_array().unwrap();
-        assert_eq!((rows.len(), &rows[8][2], &rows[8][4]), (12, &"mapped".into(), &900.into()));
+        assert_eq!((rows.len(), &rows[12][2], &rows[12][4]), (16, &"mapped".into(), &900.into()));
     }
 }

@@ -6,7 +6,7 @@ use super::results::{AccessState, PairResult};
 use crate::schedule::Pair;
 use crate::suite::shared::held_memory::{ChangedMemory, HeldMemory, MemoryShare, fill_all, find_changes};
 use crate::suite::shared::transfer::{
-    Direction, Engine, Fault, FaultKind, Memory, SAMPLE, Traces, Transfer, TransferKind,
+    Circumstance, Direction, Engine, Fault, FaultKind, Memory, SAMPLE, Traces, Transfer, TransferKind,
 };
 use gpu::pattern::origin;
 use gpu::{Clique, GpuError, PeerAccess, is_cuda_lost};
@@ -33,7 +33,7 @@ impl<'m> IntegrityBench<'m> {
 
     /// How much of each GPU's memory was watched: unused memory and buffers.
     pub(super) fn watched(&self) -> Vec<MemoryShare> {
-        let buffers = self.plan.layout().bytes().saturating_mul(self.plan.memories.len() as u64);
+        let buffers = self.plan.bytes();
         self.unused_memory
             .iter()
             .map(HeldMemory::share)
@@ -81,7 +81,7 @@ impl<'m> IntegrityBench<'m> {
         if let Some(transfer) = self.history.borrow().iter().find_map(of) {
             return Some((transfer, true));
         }
-        let words = self.plan.layout().area() / 4;
+        let words = self.plan.layout(Memory::Plain).area() / 4;
         let sent = self.sent.borrow();
         let (from, number) = sent.iter().find_map(|s| Some((s.gpu, origin(&changed.found, s.seed, &(0..words))?)))?;
         let kind = TransferKind { engine: Engine::Sm, direction: Direction::Write, memory: Memory::Plain };
@@ -122,7 +122,13 @@ fn stray(changed: &ChangedMemory, transfer: Transfer, sure: bool) -> Fault {
     let found = changed.found.iter().copied().take(SAMPLE).collect();
     let (address, first, seed) = (changed.place.address, changed.first, changed.seed);
     let traces = Traces { counts: changed.counts, address, first, seed, found, expected: None };
-    Fault { transfer, what: FaultKind::Stray { gpu: changed.gpu, sure }, traces, times: None, concurrent: false }
+    Fault {
+        transfer,
+        what: FaultKind::Stray { gpu: changed.gpu, sure },
+        traces,
+        times: None,
+        circumstance: Circumstance::Alone,
+    }
 }
 
 fn unattributed(changed: &ChangedMemory) -> Finding {

@@ -4,7 +4,9 @@ use super::messages::{Answer, Ask, Job, Trouble};
 use super::{PeerProcess, ShareMethod, Stop, stop};
 use crate::schedule::Pair;
 use crate::suite::shared::gpu_resources::GpuResources;
-use crate::suite::shared::transfer::{Direction, Engine, Fault, FaultKind, Memory, Traces, Transfer, TransferKind};
+use crate::suite::shared::transfer::{
+    Circumstance, Direction, Engine, Fault, FaultKind, Memory, Traces, Transfer, TransferKind,
+};
 use gpu::pattern::{Counts, Evidence, Excerpt, Nonces, classify};
 use gpu::{Buffer, ExportedBuffer, GpuError, IpcHandle, Span};
 use outcome::finding::{Code, Finding, Severity};
@@ -187,7 +189,7 @@ fn transfer(
         return Ok(None);
     };
     let traces = Traces { counts, address: target.address, first: job.first, seed: job.seed, found, expected: None };
-    Ok(Some(Fault { transfer, what, traces, times: None, concurrent: false }))
+    Ok(Some(Fault { transfer, what, traces, times: None, circumstance: Circumstance::Alone }))
 }
 
 /// Lets the other process read: its check, and words from the first wrong one on.

@@ -3,7 +3,9 @@
 use super::judge::judge;
 use super::*;
 use crate::schedule::Pair;
-use crate::suite::shared::transfer::{Direction, Engine, FaultKind, Memory, Traces, Transfer, TransferKind};
+use crate::suite::shared::transfer::{
+    Circumstance, Direction, Engine, FaultKind, Memory, Traces, Transfer, TransferKind,
+};
 use gpu::pattern::{Counts, DataFault};
 use machine::GpuId;
 use outcome::Outcome;
@@ -20,7 +22,7 @@ fn fault() -> Fault {
         Counts { looked: 1024, wrong: 1024, zeros: 1024, ones: 0, sentinels: 0, first: Some(0), last: Some(1023) };
     let traces = Traces { counts, address: 0x7000, first: 0, seed: 1, found: vec![0], expected: None };
     let transfer = Transfer { pair: PAIR, kind, bytes: 4096, shift: (0, 0) };
-    Fault { transfer, what: FaultKind::Data(DataFault::Zeros), traces, times: None, concurrent: false }
+    Fault { transfer, what: FaultKind::Data(DataFault::Zeros), traces, times: None, circumstance: Circumstance::Alone }
 }
 
 #[test]

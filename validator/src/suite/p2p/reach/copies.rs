@@ -13,7 +13,7 @@ use crate::suite::shared::copy_batch::{
 use crate::suite::shared::gpu_fault::fault_finding;
 use crate::suite::shared::held_memory::{Chunk, HeldMemory};
 use crate::suite::shared::peer_access::disjoint_rounds;
-use crate::suite::shared::transfer::{Direction, Engine, Memory, TransferKind, ones, unanswered};
+use crate::suite::shared::transfer::{Circumstance, Direction, Engine, Memory, TransferKind, ones, unanswered};
 use gpu::pattern::{Counts, Nonces};
 use gpu::{BatchExpected, GpuError, Piece, PieceTable, Span, is_cuda_lost};
 use outcome::finding::{Code, Severity, Subject};
@@ -111,7 +111,9 @@ fn record(
 ) -> Result<(), GpuError> {
     match result {
         BatchResult::Correct | BatchResult::Unknown => return Ok(()),
-        BatchResult::Wrong(counts) => results.faults.push(batch.inspect_wrong(table, &counts)?.fault(false)),
+        BatchResult::Wrong(counts) => {
+            results.faults.push(batch.inspect_wrong(table, &counts)?.fault(Circumstance::Alone))
+        }
         BatchResult::Broken(error) => results.broken.push(*fault_finding(batch.pair, &error)),
     }
     if is_cuda_lost() {

@@ -1,6 +1,6 @@
 //! The result of a batch of copies, and the kind of its fault. Pure.
 
-use super::super::transfer::{Fault, FaultKind, Traces, Transfer, TransferKind};
+use super::super::transfer::{Circumstance, Fault, FaultKind, Traces, Transfer, TransferKind};
 use crate::schedule::Pair;
 use gpu::pattern::Excerpt;
 use gpu::pattern::{Counts, DataFault, Evidence, classify, word};
@@ -36,8 +36,8 @@ pub(in crate::suite) struct WrongCopy<'m> {
 }
 
 impl WrongCopy<'_> {
-    /// The fault for the report; `concurrent`: other pairs moved data at the same time.
-    pub(in crate::suite) fn fault(&self, concurrent: bool) -> Fault {
+    /// The fault for the report.
+    pub(in crate::suite) fn fault(&self, circumstance: Circumstance) -> Fault {
         let Self { pair, kind, piece, again, found, .. } = self;
         let looked = piece.looked(self.expected.guard);
         let shift = (piece.from.address % 4096, piece.to.address % 4096);
@@ -52,7 +52,7 @@ impl WrongCopy<'_> {
             found: found.iter().copied().take(super::super::transfer::SAMPLE).collect(),
             expected: Some(expected),
         };
-        Fault { transfer, what: self.what(), traces, times: None, concurrent }
+        Fault { transfer, what: self.what(), traces, times: None, circumstance }
     }
 
     /// The words of the target, counted from the aligned word before its guard.
@@ -143,8 +143,12 @@ mod tests {
         let first = wrong_copy.inside().start;
         let [.., last] = wrong_copy.word(first).to_le_bytes();
         assert_eq!(last, word(5, 2).to_le_bytes()[1], "three bytes of guard, then byte 9 of the data");
-        let fault = wrong_copy.fault(true);
-        assert!(fault.concurrent && fault.transfer.shift == (1, 0x43) && fault.traces.expected.unwrap().len() == 4);
+        let fault = wrong_copy.fault(Circumstance::OtherPairsActive);
+        assert!(
+            fault.circumstance == Circumstance::OtherPairsActive
+                && fault.transfer.shift == (1, 0x43)
+                && fault.traces.expected.unwrap().len() == 4
+        );
     }
 
     #[test]

@@ -31,6 +31,8 @@ pub(in crate::suite) enum Direction {
 pub(in crate::suite) enum Memory {
     /// By `cuMemAlloc`; peers reach it once access is enabled.
     Plain,
+    /// In the same way, but so little that the driver takes it from a larger block, with other pages.
+    Small,
     /// By the driver's virtual memory functions, which name the peers themselves.
     Mapped,
 }
@@ -71,8 +73,10 @@ impl fmt::Display for Transfer {
         if self.kind.direction == Direction::Read {
             f.write_str(" from the peer")?;
         }
-        if self.kind.memory == Memory::Mapped {
-            f.write_str(", mapped memory,")?;
+        match self.kind.memory {
+            Memory::Plain => {}
+            Memory::Small => f.write_str(", memory of a small allocation,")?,
+            Memory::Mapped => f.write_str(", mapped memory,")?,
         }
         match self.shift {
             (0, 0) => Ok(()),
@@ -85,6 +89,7 @@ impl Memory {
     pub(in crate::suite) const fn name(self) -> &'static str {
         match self {
             Self::Plain => "ordinary",
+            Self::Small => "ordinary, small allocation",
             Self::Mapped => "mapped",
         }
     }

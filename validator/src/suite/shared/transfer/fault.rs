@@ -29,8 +29,18 @@ pub(in crate::suite) struct Fault {
     pub(in crate::suite) traces: Traces,
     /// How many times it went wrong, of how many.
     pub(in crate::suite) times: Option<(u32, u32)>,
-    /// Whether other pairs moved data at the same time.
-    pub(in crate::suite) concurrent: bool,
+    pub(in crate::suite) circumstance: Circumstance,
+}
+
+/// What else is special about a transfer that went wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::suite) enum Circumstance {
+    /// Nothing.
+    Alone,
+    /// Other pairs moved data at the same time.
+    OtherPairsActive,
+    /// It carried zeros, ones and repeated values; the same transfer of random words arrived.
+    SimpleValues,
 }
 
 /// The counts of a check, and a sample of the wrong memory.
@@ -69,8 +79,12 @@ impl Fault {
     }
 
     pub(in crate::suite) fn message(&self) -> String {
-        let concurrent = if self.concurrent { ", while other pairs move data too" } else { "" };
-        format!("{}{concurrent}", self.words())
+        let circumstance = match self.circumstance {
+            Circumstance::Alone => "",
+            Circumstance::OtherPairsActive => ", while other pairs move data too",
+            Circumstance::SimpleValues => ", with zeros, ones and repeated values alone",
+        };
+        format!("{}{circumstance}", self.words())
     }
 
     fn words(&self) -> String {

@@ -4,7 +4,7 @@ mod definition;
 mod fault;
 
 pub(in crate::suite) use definition::{Direction, Engine, Memory, Transfer, TransferKind, size};
-pub(in crate::suite) use fault::{Fault, FaultKind, SAMPLE, Traces, findings, ones, unanswered};
+pub(in crate::suite) use fault::{Circumstance, Fault, FaultKind, SAMPLE, Traces, findings, ones, unanswered};
 
 /// The rate of faults, in percent, that `n` transfers without one rule out with 95 % confidence: 3 in n (the
 /// rule of three: (1 - p)^n = 0.05), rounded up to one digit.
