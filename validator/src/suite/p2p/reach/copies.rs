@@ -112,7 +112,7 @@ fn record(
     match result {
         BatchResult::Correct | BatchResult::Unknown => return Ok(()),
         BatchResult::Wrong(counts) => {
-            results.faults.push(batch.inspect_wrong(table, &counts)?.fault(Circumstance::Alone))
+            results.faults.push(batch.inspect_wrong(table, &counts)?.fault(Circumstance::Alone));
         }
         BatchResult::Broken(error) => results.broken.push(*fault_finding(batch.pair, &error)),
     }
