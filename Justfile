@@ -304,10 +304,11 @@ bench-nccl libraries runs="5": binaries
 kernels *words:
     validator/kernels/compile.py "$@"
 
-# Take over what the kernel fragments resolve to (kernel-config/resolved.config).
+# Take over what the kernel fragments resolve to: kernel-config/resolved.config, and arm64/resolved.config.
 [group('maintain')]
 kernel-resolve:
     kernel-config/resolve-here.sh
+    kernel-config/arm64/build.sh --resolve
 
 # Ask the archive for newer versions of everything that is pinned, or of some uses (driver tools ..).
 [group('maintain')]

@@ -170,7 +170,7 @@ fn an_option_that_was_dropped_changed_or_came_back_is_named() {
 /// The page compares the kernel with KSPP's recommendations: what it calls equal is equal, and what it calls different is not.
 #[test]
 fn the_page_on_kernel_hardening_tells_what_the_kernel_has() {
-    let (page, config) = (text("docs/decisions/kernel-hardening.md"), resolved());
+    let (page, config) = (text("docs/build/kernel-hardening.md"), resolved());
     let value = |name: &str| {
         let set = config.lines().find_map(|line| line.strip_prefix(&format!("CONFIG_{name}=")));
         set.unwrap_or("is not set").to_owned()

@@ -11,6 +11,8 @@ use outcome::finding::{Code, Finding, Severity, Subject};
 /// A result that may need attention.
 const NOTED: &str = "[INFO]";
 const GOOD: &str = "[OK]";
+/// The check of the pairs of GPUs; others are about the network.
+const PAIRS: &str = "p2p:";
 
 /// What the diagnostics say.
 #[derive(Debug, Default, PartialEq)]
@@ -27,7 +29,9 @@ pub(super) fn of(which: ArmKind, log: &NcclLog, gpus: &[GpuId]) -> Diagnostics {
     };
     let (good, noted) = (with(GOOD), with(NOTED));
     if noted.is_empty() {
-        let summary = good.first().map_or(String::new(), |line| format!("; NCCL's own diagnostics: {line}"));
+        // From 2.32 on other lines come first, such as one that says what was skipped.
+        let pairs = good.iter().find(|line| line.starts_with(PAIRS));
+        let summary = pairs.map_or(String::new(), |line| format!("; NCCL's own diagnostics: {line}"));
         return Diagnostics { summary, finding: None };
     }
     let mut pairs: Vec<_> = noted.iter().filter_map(|line| pair(line, gpus)).collect();
@@ -92,6 +96,13 @@ mod tests {
             "diagnostics: p2p: verified P2P access in both directions between every GPU pair (6 peer accesses)"
         ));
         assert_eq!(good.finding, None);
+        // NCCL 2.32.3 on two H200: a check that was skipped is "[OK]" and comes first.
+        let skipped = "vm:7 NCCL DIAG [OK] net bw: skipped (single host or no network transport)\n";
+        let both = format!(
+            "{skipped}vm:7 NCCL DIAG [OK]   p2p: verified P2P access in both directions between every GPU pair (2 peer accesses)\n"
+        );
+        assert!(said(&both).summary.ends_with("between every GPU pair (2 peer accesses)"), "{}", said(&both).summary);
+        assert_eq!(said(skipped), Diagnostics::default());
         let finding = said("vm:7 NCCL DIAG [INFO] p2p: setup failed on rank 1 result=1\n").finding.unwrap();
         assert_eq!(finding.severity, Severity::Info);
         assert_eq!(said("vm:1:1 [0] NCCL INFO x\n"), Diagnostics::default());
