@@ -3,10 +3,10 @@
 
 use crate::refusal::{Refusal, RefusalReason};
 use outcome::Verdict;
+use outcome::table::{CallTable, Table};
 use report::mac::digest as hash;
 use report::{Report, from_json};
 use serde::Deserialize;
-use serde_json::Value;
 use std::net::IpAddr;
 
 /// The schema of init's verdict, which is sent if there is no report.
@@ -206,7 +206,7 @@ fn of_report(report: &Report) -> Entry {
     let first = report.causes.first();
     let recorded = if report.is_recorded() { format!("; the machine in {}", report.root) } else { String::new() };
     let test = |id: &str| report.tests.iter().find(|test| test.id == id);
-    let sums = test("nccl-allreduce").and_then(|t| t.tables.iter().find(|t| named(t, "nccl.all_reduce")));
+    let sums = test("nccl-allreduce").and_then(|t| t.tables.iter().find_map(all_reduce));
     Entry {
         host: cut(report.machine.host.as_deref().unwrap_or("")),
         machine_id: report.machine.machine_id.as_deref().map(cut),
@@ -216,7 +216,7 @@ fn of_report(report: &Report) -> Entry {
         gpus: cut(&(report.gpu_names() + &recorded)),
         level: report.level.to_string(),
         pair: report.slowest_pair(),
-        busbw: sums.and_then(|table| column(table, "out-of-place busbw").into_iter().max_by(f64::total_cmp)),
+        busbw: sums.and_then(|busbw| busbw.into_iter().filter(|busbw| busbw.is_finite()).max_by(f64::total_cmp)),
         seconds: Some(report.seconds),
         ..of_verdict(VerdictFile {
             verdict: report.verdict,
@@ -238,14 +238,10 @@ fn cut(text: &str) -> String {
     text.chars().take(LONGEST).collect()
 }
 
-fn named(table: &Value, name: &str) -> bool {
-    table.get("name").and_then(Value::as_str) == Some(name)
-}
-
-/// The numbers in a table's column.
-fn column(table: &Value, heading: &str) -> Vec<f64> {
-    let array = |key: &str| table.get(key).and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
-    let headed = |column: &Value| column.get("heading").and_then(Value::as_str) == Some(heading);
-    let Some(at) = array("columns").iter().position(headed) else { return Vec::new() };
-    array("rows").iter().filter_map(|row| row.get(at)?.as_f64()).collect()
+/// The bus bandwidth out of place of each size of all_reduce, GB/s.
+fn all_reduce(table: &Table) -> Option<Vec<f64>> {
+    match table.known().as_ref() {
+        Table::Calls(CallTable::AllReduce, rows) => Some(rows.iter().map(|row| row.out_of_place_busbw).collect()),
+        _ => None,
+    }
 }

@@ -12,6 +12,7 @@ pub mod metric;
 pub mod platform;
 pub mod schema;
 pub mod scope;
+pub mod table;
 pub mod test;
 pub mod text;
 
@@ -21,8 +22,8 @@ use finding::{Code, Finding, Severity};
 use metric::Metric;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use std::collections::BTreeMap;
+use table::Table;
 
 /// The result of judging a test: the outcome follows from the findings, so that every outcome has its reason.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -37,7 +38,7 @@ pub struct Judgement {
     pub matrices: Vec<Matrix>,
     /// Measurements of another shape.
     #[serde(default)]
-    pub tables: Vec<Value>,
+    pub tables: Vec<Table>,
     /// Settings for the workload.
     #[serde(default)]
     pub advice: Vec<Advice>,
@@ -99,7 +100,7 @@ impl Judgement {
 
     /// The same, with tables of what was measured.
     #[must_use]
-    pub fn with_tables(self, tables: Vec<Value>) -> Self {
+    pub fn with_tables(self, tables: Vec<Table>) -> Self {
         Self { tables, ..self }
     }
 

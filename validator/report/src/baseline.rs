@@ -3,7 +3,7 @@
 
 use super::Report;
 use super::facts::{Facts, facts, models};
-use super::figures::{Figures, YES_NO, figures, is_figure, is_larger_better, tolerance};
+use super::figures::{Figures, Series, YES_NO, figures, is_figure, is_larger_better};
 use super::json::{Refused, document};
 use crate::Level;
 use crate::stats::median;
@@ -145,30 +145,30 @@ type Cells = BTreeMap<String, Expected>;
 
 /// The figures that all reports have, and how many only some have.
 fn common_figures(measured: &[Figures]) -> Result<(Cells, usize), String> {
-    let mut values: BTreeMap<(&str, &str), (&str, Vec<f64>)> = BTreeMap::new();
+    let mut values: BTreeMap<(&str, &str), (&Series, Vec<f64>)> = BTreeMap::new();
     for (name, series) in measured.iter().flatten() {
         for (place, value) in &series.cells {
-            values.entry((name, place)).or_insert((&series.unit, Vec::new())).1.push(*value);
+            values.entry((name, place)).or_insert((series, Vec::new())).1.push(*value);
         }
     }
     let (mut all, mut left_out) = (Cells::new(), 0);
-    for ((name, place), (unit, values)) in values {
+    for ((name, place), (of, values)) in values {
         if values.len() < measured.len() {
             left_out += 1;
             continue;
         }
-        let cell = merge_cell(name, unit, &values).map_err(|why| format!("{name} {place}: {why}"))?;
+        let cell = merge_cell(of, &values).map_err(|why| format!("{name} {place}: {why}"))?;
         let series = all.entry(name.to_owned());
-        let series = series.or_insert_with(|| Expected { unit: unit.to_owned(), cells: BTreeMap::new() });
+        let series = series.or_insert_with(|| Expected { unit: of.unit.clone(), cells: BTreeMap::new() });
         series.cells.insert(place.to_owned(), cell);
     }
     Ok((all, left_out))
 }
 
-fn merge_cell(name: &str, unit: &str, values: &[f64]) -> Result<Cell, String> {
+fn merge_cell(series: &Series, values: &[f64]) -> Result<Cell, String> {
     let least = values.iter().copied().fold(f64::INFINITY, f64::min);
     let most = values.iter().copied().fold(0.0, f64::max);
-    if unit == YES_NO {
+    if series.unit == YES_NO {
         let same = least.to_bits() == most.to_bits();
         return if same {
             Ok(Cell { value: least, tolerance: 0.0 })
@@ -177,7 +177,7 @@ fn merge_cell(name: &str, unit: &str, values: &[f64]) -> Result<Cell, String> {
         };
     }
     let value = median(values).map_err(|e| e.to_string())?;
-    let kind = tolerance(name, unit);
+    let kind = series.tolerance;
     let own = if values.len() > 1 { (2.0 * (most - least) / value).max(kind / 2.0) } else { kind };
     Ok(Cell { value, tolerance: own.min(MAX_TOLERANCE) })
 }

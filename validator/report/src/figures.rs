@@ -6,7 +6,7 @@ use crate::gain::LARGE;
 use crate::stats::{BANDWIDTH, LATENCY, STAGED};
 use outcome::Matrix;
 use outcome::metric::{Clock, Metric};
-use serde_json::Value;
+use outcome::table::{AllReduceRow, BySizeRow, CallRow, Column, ProductsRow, Table, TogetherRow};
 use std::collections::BTreeMap;
 
 /// The unit of a matrix of 1 and 0, for yes and no.
@@ -17,6 +17,8 @@ pub(super) const YES_NO: &str = "1";
 pub(super) struct Series {
     /// Their unit.
     pub unit: String,
+    /// How far two runs of an unchanged machine may differ, as a fraction of the figure.
+    pub tolerance: f64,
     /// Whether the places are pairs of GPUs, and not sizes.
     pub of_pairs: bool,
     /// Each by its place (`0 -> 1`, `all_reduce 8388608 float sum`), in the report's order.
@@ -52,21 +54,13 @@ pub(super) fn is_larger_better(unit: &str) -> Option<bool> {
 }
 
 /// How far two runs of an unchanged machine may differ, as a fraction of the figure: twice the scatter that the samples
-/// of one figure may have ([`crate::stats`]), because either run may deviate by that much.
-pub(super) fn tolerance(series: &str, unit: &str) -> f64 {
-    let name = series.split_once('/').map_or(series, |(_, name)| name);
-    // These use host memory, or all links at the same time.
-    let table = name.split_once('/').map_or(name, |(table, _)| table);
-    let shared = Metric::named(name).is_some_and(Metric::is_shared)
-        || table.starts_with("nccl.")
-        || ["together", "products"].contains(&table);
+/// of one figure may have ([`crate::stats`]), because either run may deviate by that much. `spread`: that scatter, of
+/// speeds.
+fn tolerance(unit: &str, spread: f64) -> f64 {
     match unit {
         YES_NO => 0.0,
         "us" | "ns" => 2.0 * LATENCY.spread,
-        // Small sizes are among them, and their speed depends on the latency.
-        _ if name.starts_with("bandwidth.by-size") => 2.0 * LATENCY.spread,
-        _ if shared => 2.0 * STAGED.spread,
-        _ => 2.0 * BANDWIDTH.spread,
+        _ => 2.0 * spread,
     }
 }
 
@@ -101,57 +95,76 @@ fn matrix_series(matrix: &Matrix) -> Series {
         matrix.columns.iter().zip(values).filter_map(cell).collect::<Vec<_>>()
     };
     let cells = matrix.rows.iter().zip(&matrix.values).flat_map(row).collect();
-    Series { unit: matrix.unit.clone(), of_pairs: true, cells }
+    // Some use host memory, or all links at the same time.
+    let shared = matrix.metric().is_some_and(Metric::is_shared);
+    let tolerance = tolerance(&matrix.unit, if shared { STAGED.spread } else { BANDWIDTH.spread });
+    Series { unit: matrix.unit.clone(), tolerance, of_pairs: true, cells }
 }
 
-/// Tables with figures: the headings of the columns that identify a figure, and of the columns with the figures.
-const TABLES: &[(&str, &[&str], &[&str])] = &[
-    ("bandwidth.by-size", &["pair", "size"], &["ce.write", "sm.write"]),
-    ("together", &["pattern"], &["measured"]),
-    ("allreduce", &["GPUs", "size", "all-reduce"], &["median"]),
-    ("products", &["GPU"], &["rate"]),
-];
-/// The same for the tables of NCCL: sizes below [`LARGE`] have times, the others speeds.
-const NCCL: (&[&str], &[&str], &[&str]) = (
-    &["collective", "size", "type", "redop"],
-    &["out-of-place time", "in-place time"],
-    &["out-of-place busbw", "in-place busbw"],
-);
+/// The series of one table, each from one of its columns.
+struct TableSeries<'a> {
+    all: &'a mut Figures,
+    /// The test and the table: `p2p-allreduce/allreduce`.
+    name: String,
+    /// How much its figures scatter.
+    spread: f64,
+}
 
-fn add_table_series(all: &mut Figures, test: &TestEntry, table: &Value) {
-    let (Some(name), Some(columns)) = (table["name"].as_str(), table["columns"].as_array()) else { return };
-    let rows = table["rows"].as_array().map_or(&[][..], Vec::as_slice);
-    let place = |heading: &str| columns.iter().position(|c| c["heading"].as_str() == Some(heading));
-    let mut take = |keys: &[&str], headings: &[&str], of: &dyn Fn(&Value) -> bool| {
-        let keys: Option<Vec<_>> = keys.iter().map(|key| place(key)).collect();
-        let Some(keys) = keys else { return };
-        for heading in headings {
-            let Some(at) = place(heading) else { continue };
-            let unit = columns.get(at).and_then(|c| c["unit"].as_str()).unwrap_or_default();
-            let cell = |row: &Value| {
-                let key: Vec<_> = keys.iter().filter_map(|key| key_text(row.get(*key)?)).collect();
-                let value = row.get(at)?.as_f64().filter(|value| is_figure(*value, unit))?;
-                Some((key.join(" "), value))
-            };
-            let cells = with_unique_keys(rows.iter().filter(|row| of(row)).filter_map(cell));
-            if is_larger_better(unit).is_some() {
-                let series = Series { unit: unit.to_owned(), of_pairs: false, cells };
-                add_series(all, format!("{}/{name}/{heading}", test.id), series);
-            }
-        }
-    };
-    if name.starts_with("nccl.") {
-        let Some(size) = place("size") else { return };
-        let large = |row: &Value| row.get(size).and_then(Value::as_u64).is_some_and(|bytes| bytes >= LARGE);
-        take(NCCL.0, NCCL.1, &|row| !large(row));
-        take(NCCL.0, NCCL.2, &large);
-    } else if let Some((_, keys, headings)) = TABLES.iter().find(|(known, ..)| *known == name) {
-        take(keys, headings, &|_| true);
+impl TableSeries<'_> {
+    /// Adds the figures of a column, each by its row's key.
+    fn add<'r, R: 'r>(
+        &mut self,
+        column: Column,
+        rows: impl Iterator<Item = &'r R>,
+        key: fn(&R) -> String,
+        figure: fn(&R) -> Option<f64>,
+    ) {
+        let Column { heading, unit } = column;
+        let cell = |row| Some((key(row), figure(row).filter(|value| is_figure(*value, unit))?));
+        let cells = with_unique_keys(rows.filter_map(cell));
+        let tolerance = tolerance(unit, self.spread);
+        let series = Series { unit: unit.to_owned(), tolerance, of_pairs: false, cells };
+        add_series(self.all, format!("{}/{heading}", self.name), series);
     }
 }
 
-fn key_text(value: &Value) -> Option<String> {
-    value.as_str().map(str::to_owned).or_else(|| Some(value.as_u64()?.to_string()))
+fn add_table_series(all: &mut Figures, test: &TestEntry, table: &Table) {
+    let table = table.known();
+    let spread = match table.as_ref() {
+        // Small sizes are among them, and their speed depends on the latency.
+        Table::BySize(_) => LATENCY.spread,
+        table if table.is_shared() => STAGED.spread,
+        _ => BANDWIDTH.spread,
+    };
+    let name = format!("{}/{}", test.id, table.name().unwrap_or_default());
+    let mut series = TableSeries { all, name, spread };
+    match table.as_ref() {
+        Table::BySize(rows) => {
+            let key = |row: &BySizeRow| format!("{} {}", row.pair, row.bytes);
+            series.add(BySizeRow::COPY_ENGINE, rows.iter(), key, |row| row.copy_engine);
+            series.add(BySizeRow::KERNEL, rows.iter(), key, |row| row.kernel);
+        }
+        Table::Together(rows) => {
+            series.add(TogetherRow::MEASURED, rows.iter(), |row| row.pattern.clone(), |row| row.measured);
+        }
+        Table::AllReduce(rows) => {
+            let key = |row: &AllReduceRow| format!("{} {} {}", row.gpus, row.bytes, row.kind);
+            series.add(AllReduceRow::MEDIAN, rows.iter(), key, |row| row.median);
+        }
+        Table::Products(rows) => {
+            series.add(ProductsRow::RATE, rows.iter(), |row| row.gpu.to_string(), |row| Some(row.rate));
+        }
+        Table::Calls(_, rows) => {
+            let key = |row: &CallRow| format!("{} {} {} {}", row.collective, row.bytes, row.data, row.redop);
+            let small = || rows.iter().filter(|row| row.bytes < LARGE);
+            series.add(CallRow::OUT_OF_PLACE_TIME, small(), key, |row| Some(row.out_of_place_us));
+            series.add(CallRow::IN_PLACE_TIME, small(), key, |row| Some(row.in_place_us));
+            let large = || rows.iter().filter(|row| row.bytes >= LARGE);
+            series.add(CallRow::OUT_OF_PLACE_BUSBW, large(), key, |row| Some(row.out_of_place_busbw));
+            series.add(CallRow::IN_PLACE_BUSBW, large(), key, |row| Some(row.in_place_busbw));
+        }
+        _ => {}
+    }
 }
 
 /// Numbers rows that have the same key, so that each is compared with its counterpart.

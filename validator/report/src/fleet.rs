@@ -1,7 +1,7 @@
 //! Many reports side by side: a summary of each, what differs from the majority of its kind, which figures are outliers,
 //! and what each IOMMU setting of one machine costs. Pure, and small: only a summary of each report is kept.
 
-use super::figures::{is_larger_better, is_worse, tolerance};
+use super::figures::{is_larger_better, is_worse};
 use super::summary::{Span, Summary, truncate};
 use crate::stats::median;
 use outcome::Verdict;
@@ -152,7 +152,7 @@ impl MachineKind {
     fn outliers(&self, summary: &Summary) -> Vec<(String, f64, f64)> {
         let outlier = |(name, span): (&String, &Span)| {
             let usual = *self.medians.get(name)?;
-            let worse = is_worse(span.worst, usual, tolerance(name, &span.unit), is_larger_better(&span.unit)?);
+            let worse = is_worse(span.worst, usual, span.tolerance, is_larger_better(&span.unit)?);
             worse.then(|| (name.clone(), span.worst, usual))
         };
         summary.figures.iter().filter_map(outlier).collect()

@@ -1,5 +1,7 @@
 //! The gain by peer-to-peer: the speed of a collective with and without it. `floors` in the validator computes it.
 
+use outcome::table::GainRow;
+
 /// From this size on P2P must not be slower. Below, latency dominates, and host memory may be nearer (8 RTX
 /// 4090: 0.93 at 128 KiB on a machine where P2P gains 43 %).
 pub const LARGE: u64 = 4 << 20;
@@ -27,6 +29,14 @@ pub struct Gain {
 }
 
 impl Gain {
+    /// From a row of a report's table; `None` if a figure is missing.
+    #[must_use]
+    pub fn read(row: &GainRow) -> Option<Self> {
+        let GainRow { bytes, off_us, on_us, off_gb_s, on_gb_s, speedup, spread_us } = *row;
+        let whole = [off_us, on_us, off_gb_s, on_gb_s, speedup].into_iter().all(f64::is_finite);
+        whole.then_some(Self { bytes, off_us, on_us, off_gb_s, on_gb_s, speedup, slower: false, spread_us })
+    }
+
     /// Whether the arms differ by more than the communicators of both do.
     #[must_use]
     pub fn is_difference(&self) -> bool {

@@ -24,7 +24,6 @@ mod read;
 pub mod render;
 pub mod stats;
 pub mod summary;
-pub mod tables;
 
 pub use asked::{IdentityPolicy, Level};
 pub use boot::BootStage;
@@ -43,11 +42,11 @@ use machine::pcie::model::{Bdf, Device, Fabric, Link};
 use outcome::finding::{Finding, FindingEntry};
 use outcome::platform::Host;
 use outcome::scope::Scope;
+use outcome::table::Table;
 use outcome::test::Properties;
 use outcome::{self, Judgement, Matrix, Outcome, Verdict, later};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use std::collections::BTreeMap;
 
 /// The name of this format.
@@ -186,7 +185,7 @@ pub struct TestEntry {
     /// Measurements by row and column.
     pub matrices: Vec<Matrix>,
     /// Measurements by size.
-    pub tables: Vec<Value>,
+    pub tables: Vec<Table>,
     /// Last lines of the worker if it did not end normally.
     pub log_tail: Vec<String>,
 }

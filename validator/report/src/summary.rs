@@ -66,6 +66,9 @@ pub struct Span {
     pub worst: f64,
     /// Their median.
     pub median: f64,
+    /// How far two runs of an unchanged machine may differ, as a fraction of the figure.
+    #[serde(skip)]
+    pub tolerance: f64,
 }
 
 /// Truncates a long text.
@@ -158,5 +161,6 @@ fn summarize(name: &str, series: &Series) -> Option<Span> {
     };
     // Yes-or-no values with a 0 have no median: their worst value 0 takes its place.
     let worst = values.iter().copied().reduce(if more { f64::min } else { f64::max })?;
-    Some(Span { unit: series.unit.clone(), worst, median: median(&values).unwrap_or(worst) })
+    let median = median(&values).unwrap_or(worst);
+    Some(Span { unit: series.unit.clone(), worst, median, tolerance: series.tolerance })
 }

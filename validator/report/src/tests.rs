@@ -6,10 +6,12 @@ use super::figures::{figures, is_worse};
 use super::fleet::Fleet;
 use super::summary::Summary;
 use super::*;
+use crate::render::fixture::call;
 use outcome::finding::{Code, Severity, Subject};
 use outcome::platform::Host;
+use outcome::table::{CallRow, CallTable};
 use proptest::prelude::*;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
 /// A report of two GPUs: the speeds between them, times of NCCL's all-reduce, and peer access.
@@ -19,11 +21,8 @@ fn report(gb_s: [f64; 2], us: f64) -> Report {
         json!({ "id": id, "title": "", "proves": "", "level": "quick",
         "outcome": "pass", "seconds": 0.0, "summary": "fine", "findings": [], "matrices": matrices, "tables": tables, "log_tail": [] })
     };
-    let head = ["collective", "size", "type", "redop", "out-of-place time", "out-of-place busbw"];
-    let units = ["", "bytes", "", "", "us", "GB/s"];
-    let columns: Vec<_> = head.iter().zip(units).map(|(h, u)| json!({ "heading": h, "unit": u })).collect();
-    let nccl = json!({ "name": "nccl.all_reduce", "columns": columns, "rows": [
-        ["all_reduce", 1024, "float", "sum", us, 0.0], ["all_reduce", 1 << 27, "float", "sum", 7000.0, gb_s[0]] ] });
+    let call = |bytes, us, gb_s| CallRow { out_of_place_us: us, out_of_place_busbw: gb_s, ..call("all_reduce", bytes) };
+    let nccl = Table::Calls(CallTable::AllReduce, [call(1024, us, 0.0), call(1 << 27, 7000.0, gb_s[0])].into());
     let access = matrix("p2p.connectivity", "1", [[Some(1.0); 2]; 2]);
     let speeds = matrix("sample.uni.on", "GB/s", [[Some(900.0), Some(gb_s[0])], [Some(gb_s[1]), Some(900.0)]]);
     let times = matrix("sample.latency.on.cpu", "us", [[Some(9.0); 2]; 2]);

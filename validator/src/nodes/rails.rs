@@ -12,8 +12,8 @@ use crate::nccl::ranks::NetworkKind;
 use machine::host::rdma::Bytes;
 use outcome::Judgement;
 use outcome::finding::{Code, Finding, Severity, Subject};
+use outcome::table::{PortBytesRow, Table};
 use outcome::text::count;
-use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
 /// All rails at the same time.
@@ -138,16 +138,17 @@ fn rail_bytes(cluster: &Cluster, measured: &AllRailsResult, node: usize, rails: 
     RailBytes { node, carried, gbit_s: cluster.card(node).map(|card| card.gbit_s.clone()).unwrap_or_default() }
 }
 
-fn table(cluster: &Cluster, parts: &[RailBytes]) -> Value {
-    let columns = [("rail", ""), ("port", ""), ("sent", "B"), ("received", "B")];
-    let columns: Vec<_> = columns.iter().map(|(heading, unit)| json!({ "heading": heading, "unit": unit })).collect();
-    let rows = parts.iter().flat_map(|part| {
-        let row = |(rail, (sent, received)): (usize, &(u64, u64))| {
-            json!([rail, port_name(cluster, part.node, rail), sent, received])
+fn table(cluster: &Cluster, parts: &[RailBytes]) -> Table {
+    let rows = |part: &RailBytes| {
+        let row = |(rail, (sent, received)): (usize, &(u64, u64))| PortBytesRow {
+            rail,
+            port: port_name(cluster, part.node, rail),
+            sent: *sent,
+            received: *received,
         };
         part.carried.iter().enumerate().map(row).collect::<Vec<_>>()
-    });
-    json!({ "name": "bytes by the ports' counters", "columns": columns, "rows": rows.collect::<Vec<_>>() })
+    };
+    Table::PortBytes(parts.iter().flat_map(rows).collect())
 }
 
 /// Measures all pairs of nodes in rounds, then the suspects again, and judges them.

@@ -11,6 +11,7 @@ use firstlight::cli::args::parse;
 use firstlight::net::http::{Authorities, post};
 use harness::postgres::Postgres;
 use outcome::scope::Scope;
+use outcome::table::{CallRow, CallTable, Table};
 use outcome::{Matrix, Outcome, Verdict};
 use report::Level;
 use report::mac::{Key, digest};
@@ -208,6 +209,25 @@ fn test(id: &str, outcome: Outcome) -> TestEntry {
     }
 }
 
+/// An all_reduce out of place and in place.
+fn call(bytes: u64, busbw: f64) -> CallRow {
+    CallRow {
+        collective: "all_reduce".into(),
+        bytes,
+        count: bytes / 4,
+        data: "float".into(),
+        redop: "sum".into(),
+        out_of_place_us: 20.0,
+        out_of_place_algbw: busbw,
+        out_of_place_busbw: busbw,
+        out_of_place_wrong: Some(0),
+        in_place_us: 20.0,
+        in_place_algbw: busbw,
+        in_place_busbw: busbw,
+        in_place_wrong: Some(0),
+    }
+}
+
 /// A report of this host; `gb_s` is the slower one of its two pairs.
 fn report(host: &str, outcome: Outcome, gb_s: f64) -> Report {
     let mut bandwidth = test("p2p-bandwidth", outcome);
@@ -219,10 +239,7 @@ fn report(host: &str, outcome: Outcome, gb_s: f64) -> Report {
         values: vec![vec![None, Some(gb_s)], vec![Some(gb_s + 5.0), None]],
     }];
     let mut sums = test("nccl-allreduce", Outcome::Pass);
-    let columns = serde_json::json!([{ "heading": "size", "unit": "bytes" }, { "heading": "out-of-place busbw", "unit": "GB/s" }]);
-    sums.tables = vec![
-        serde_json::json!({ "name": "nccl.all_reduce", "columns": columns, "rows": [[8, 0.1], [1024, gb_s * 2.0]] }),
-    ];
+    sums.tables = vec![Table::Calls(CallTable::AllReduce, [call(8, 0.1), call(1024, gb_s * 2.0)].into())];
     let mut report = Report {
         schema: SCHEMA.into(),
         verdict: Verdict::Error,
@@ -576,7 +593,7 @@ fn a_report_with_too_many_values_in_its_own_keys_is_refused() {
     let dir = TempDir::new().unwrap();
     let running = TestServer::start(&dir.path().join("store"), &[]);
     let whole = String::from_utf8(json(&report("n", Outcome::Pass, 20.0))).unwrap();
-    let many = whole.replacen("\"rows\":[[8", &format!("\"rows\":[{}[8", "[0],".repeat(600_000)), 1);
+    let many = whole.replacen("\"rows\":[[", &format!("\"rows\":[{}[", "[0],".repeat(600_000)), 1);
     let (status, line) = running.post("", many.as_bytes());
     assert!(status == 422 && line.contains("more values than fit into 128 MiB"), "{status} {line}");
     assert_eq!(running.post("", whole.as_bytes()).0, 201);

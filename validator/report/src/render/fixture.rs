@@ -8,6 +8,7 @@ use machine::host::identity::Appliance;
 use outcome::finding::{Finding, FindingEntry};
 use outcome::platform::Host;
 use outcome::scope::Scope;
+use outcome::table::CallRow;
 use outcome::{Outcome, Verdict};
 use std::collections::BTreeMap;
 
@@ -73,5 +74,25 @@ pub fn gpu(name: &str) -> Gpu {
         numa: None,
         driver: Some("nvidia".into()),
         link: None,
+    }
+}
+
+/// A call out of place and in place, of which nothing was measured.
+#[must_use]
+pub fn call(collective: &str, bytes: u64) -> CallRow {
+    CallRow {
+        collective: collective.to_owned(),
+        bytes,
+        count: bytes / 4,
+        data: "float".to_owned(),
+        redop: "sum".to_owned(),
+        out_of_place_us: 0.0,
+        out_of_place_algbw: 0.0,
+        out_of_place_busbw: 0.0,
+        out_of_place_wrong: Some(0),
+        in_place_us: 0.0,
+        in_place_algbw: 0.0,
+        in_place_busbw: 0.0,
+        in_place_wrong: Some(0),
     }
 }

@@ -3,8 +3,8 @@
 use super::number::figure;
 use crate::Report;
 use crate::gain::Gain;
+use outcome::table::{Arm, Table};
 use outcome::text::size;
-use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
@@ -32,13 +32,20 @@ const EVERY: usize = 4;
 #[must_use]
 pub fn report_gain_table(report: &Report) -> Option<String> {
     let test = report.tests.iter().find(|test| test.id == "nccl-allreduce")?;
-    let rows = |name: &str| test.tables.iter().find(|table| table["name"] == name)?["rows"].as_array();
-    let gains: Vec<_> = rows("nccl.gain")?.iter().filter_map(parse_gain).collect();
-    let via = |name: &str| {
-        let all = rows(name).into_iter().flatten().filter_map(|row| row.get(2)?.as_str());
-        all.collect::<BTreeSet<_>>().into_iter().collect::<Vec<_>>().join(", ")
+    let tables: Vec<_> = test.tables.iter().map(Table::known).collect();
+    let gains = tables.iter().find_map(|table| match table.as_ref() {
+        Table::Gain(rows) => Some(rows.iter().filter_map(Gain::read).collect::<Vec<_>>()),
+        _ => None,
+    })?;
+    let via = |of: Arm| {
+        let rows = tables.iter().find_map(|table| match table.as_ref() {
+            Table::Transports(arm, rows) if *arm == of => Some(rows),
+            _ => None,
+        });
+        let all: BTreeSet<_> = rows.into_iter().flatten().map(|row| row.via.as_str()).collect();
+        all.into_iter().collect::<Vec<_>>().join(", ")
     };
-    let (off, on) = (via("nccl.transport.off"), via("nccl.transport.p2p"));
+    let (off, on) = (via(Arm::Off), via(Arm::P2p));
     let gains = every_fourth(&gains);
     (!gains.is_empty()).then(|| gain_table("all_reduce", &off, &on, &gains))
 }
@@ -48,21 +55,6 @@ fn every_fourth<T: Copy>(all: &[T]) -> Vec<T> {
     let mut some: Vec<T> = all.iter().rev().step_by(EVERY).copied().collect();
     some.reverse();
     some
-}
-
-/// A row of the report's table: size, times, bandwidths, speedup, and in newer reports the spread.
-fn parse_gain(row: &Value) -> Option<Gain> {
-    let figure = |n: usize| row.get(n)?.as_f64();
-    Some(Gain {
-        bytes: row.get(0)?.as_u64()?,
-        off_us: figure(1)?,
-        on_us: figure(2)?,
-        off_gb_s: figure(3)?,
-        on_gb_s: figure(4)?,
-        speedup: figure(5)?,
-        slower: false,
-        spread_us: figure(6),
-    })
 }
 
 /// Truncates a line to the width of the console.

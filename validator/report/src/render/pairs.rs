@@ -1,10 +1,10 @@
 //! The result of every pair as a matrix: the measured speed if data arrives, otherwise the fault that was found.
 
 use crate::Report;
-use crate::tables::{PairRow, pair_rows};
 use outcome::finding::{Code, FindingEntry, Severity};
 use outcome::metric::Metric;
 use outcome::platform::Pair;
+use outcome::table::{PairRow, pair_rows};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
@@ -18,7 +18,7 @@ const NEAR: f64 = 1.25;
 #[must_use]
 pub fn pairs(report: &Report) -> Option<String> {
     let rows = report.tests.iter().flat_map(|test| pair_rows(&test.tables));
-    let results: BTreeMap<Pair, PairRow> = rows.map(|row| (row.pair, row)).collect();
+    let results: BTreeMap<Pair, PairRow> = rows.map(|row| (row.pair(), row)).collect();
     let gpus = report.gpus.len();
     if results.is_empty() {
         return None;
@@ -65,14 +65,16 @@ fn slow_cell(value: f64) -> String {
 mod tests {
     use super::*;
     use crate::render::fixture::{gpu, report, test};
+    use outcome::table::Table;
     use outcome::{Matrix, Outcome};
     use serde_json::json;
 
     #[test]
     fn good_pairs_have_their_speed_and_bad_ones_what_was_found() {
         let mut tried = test("p2p-integrity", Outcome::Fail, "", vec![]);
-        let rows = json!([[0, 1, "ZEROS"], [0, 2, "ok"], [1, 0, "HANG"], [1, 2, "ok"], [2, 0, "ok"]]);
-        tried.tables = vec![json!({ "name": "p2p.pairs", "rows": rows })];
+        let rows = [(0, 1, "ZEROS"), (0, 2, "ok"), (1, 0, "HANG"), (1, 2, "ok"), (2, 0, "ok")];
+        let rows = rows.map(|(from, to, result)| PairRow::new(Pair::of(from, to), result));
+        tried.tables = vec![Table::Pairs(rows.into())];
         let slow = Code::P2pSlow.finding(Severity::Warn, Pair::of(2, 0), "8 GB/s");
         let read = Code::P2pSlow.finding(Severity::Warn, Pair::of(0, 2), "8 GB/s");
         let read = read.values(json!(8.4), json!(11.0), Some("GB/s"));

@@ -166,10 +166,10 @@ mod tests {
 
     use super::*;
     use crate::render::fixture::{gpu, report, test};
-    use crate::tables::{PairRow, pair_table};
     use outcome::finding::{Code, Severity, Subject};
     use outcome::platform::Pair;
     use outcome::scope::Scope;
+    use outcome::table::{PairRow, Table};
 
     #[test]
     fn a_row_of_a_long_id_has_80_columns_too() {
@@ -205,7 +205,7 @@ mod tests {
     fn the_gpus_and_the_pairs_of_a_small_machine_are_shown_and_each_gpu_is_placed_once() {
         let slow = |from, to| Code::P2pSlow.finding(Severity::Fail, Pair::of(from, to), "slow");
         let mut tried = test("p2p-integrity", Outcome::Pass, "", vec![]);
-        tried.tables = vec![pair_table(&[PairRow { pair: Pair::of(0, 1), result: "ok".to_owned() }])];
+        tried.tables = vec![Table::Pairs(vec![PairRow::new(Pair::of(0, 1), "ok")])];
         let broken = Code::P2pLatency.finding(Severity::Warn, Pair::of(0, 1), "late");
         let speed = test("p2p-bandwidth", Outcome::Fail, "", vec![slow(0, 1)]);
         let late = test("p2p-latency", Outcome::Warn, "", vec![broken]);

@@ -9,8 +9,8 @@ use crate::schedule::Pair;
 use crate::suite;
 use machine::root::Root;
 use outcome::finding::{Code, FindingEntry, Subject};
+use outcome::table::{PairRow, Table, pair_rows};
 use outcome::{Outcome, of_severities};
-use report::tables::{PairRow, add_pair_rows, pair_rows};
 use report::{Report, TestEntry};
 use std::collections::BTreeMap;
 
@@ -92,7 +92,7 @@ fn whole(seconds: f64) -> Option<u64> {
 /// The results by ordered pair. A test that ended without them names the pair that it hung in.
 fn results(report: &Report) -> BTreeMap<Pair, String> {
     let Some(test) = report.tests.iter().find(|test| test.id == TRIED) else { return BTreeMap::new() };
-    let all: BTreeMap<_, _> = pair_rows(&test.tables).map(|row| (row.pair, row.result)).collect();
+    let all: BTreeMap<_, _> = pair_rows(&test.tables).map(|row| (row.pair(), row.result)).collect();
     if !all.is_empty() {
         return all;
     }
@@ -113,8 +113,11 @@ fn add(report: &mut Report, more: TestEntry, results: &BTreeMap<Pair, String>) {
     test.seconds += more.seconds;
     test.log_tail.extend(more.log_tail);
     test.outcome = of_severities(test.findings.iter().map(|f| f.severity));
-    let rows = results.iter().map(|(pair, result)| PairRow { pair: *pair, result: result.clone() });
-    add_pair_rows(&mut test.tables, &rows.collect::<Vec<_>>());
+    let rows = results.iter().map(|(pair, result)| PairRow::new(*pair, result.as_str()));
+    match test.tables.iter_mut().find_map(|table| if let Table::Pairs(all) = table { Some(all) } else { None }) {
+        Some(all) => all.extend(rows),
+        None => test.tables.push(Table::Pairs(rows.collect())),
+    }
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use crate::nodes::rails::{self, port_name};
 use gpu::verbs::Verb;
 use outcome::Judgement;
 use outcome::finding::{Code, Finding, Severity, Subject};
-use serde_json::{Value, json};
+use outcome::table::{CountersRow, RateRow, RdmaMemory, Table};
 use std::fmt::Write as _;
 
 /// The fraction of a port's rate that host memory must reach, and the fraction of host memory's that a GPU's must reach.
@@ -201,29 +201,35 @@ pub(super) fn console_text(all: &[PairResult], memory: Memory, name: PortName<'_
 }
 
 /// The rates as a table for the report.
-pub(super) fn rates_table(all: &[PairResult], memory: Memory, name: PortName<'_>) -> Value {
-    let columns = [("rail", ""), ("transfer", ""), ("by", ""), ("at", ""), ("size", "B"), ("rate", "Gb/s")];
-    let columns: Vec<_> = columns.iter().map(|(heading, unit)| json!({ "heading": heading, "unit": unit })).collect();
+pub(super) fn rates_table(all: &[PairResult], memory: Memory, name: PortName<'_>) -> Table {
     let rows = all.iter().flat_map(|result| {
-        rates(result).map(move |(rate, gbit_s)| {
-            let (by, at) = (name(rate.nodes.0, result.rail), name(rate.nodes.1, result.rail));
-            json!([result.rail, rate.verb.to_string(), by, at, rate.bytes, gbit_s])
+        rates(result).map(move |(rate, gbit_s)| RateRow {
+            rail: result.rail,
+            transfer: rate.verb.to_string(),
+            by: name(rate.nodes.0, result.rail),
+            at: name(rate.nodes.1, result.rail),
+            bytes: rate.bytes,
+            rate: gbit_s,
         })
     });
-    json!({ "name": format!("RDMA, {}", memory_name(memory)), "columns": columns, "rows": rows.collect::<Vec<_>>() })
+    Table::Rates(of_report(memory), rows.collect())
 }
 
 /// The ports' counters as a table for the report.
-fn counters_table(all: &[PairResult], memory: Memory, name: PortName<'_>) -> Value {
-    let columns = [("rail", ""), ("port", ""), ("sent by RDMA", "B"), ("counted", "B")];
-    let columns: Vec<_> = columns.iter().map(|(heading, unit)| json!({ "heading": heading, "unit": unit })).collect();
-    let rows = all.iter().flat_map(|result| {
-        let counted = |sent: &SentBytes| sent.counted.clone().ok().flatten();
-        result
-            .sent
-            .iter()
-            .map(move |sent| json!([result.rail, name(sent.node, result.rail), sent.bytes, counted(sent)]))
-    });
-    let name = format!("RDMA, {}: bytes by the ports' counters", memory_name(memory));
-    json!({ "name": name, "columns": columns, "rows": rows.collect::<Vec<_>>() })
+fn counters_table(all: &[PairResult], memory: Memory, name: PortName<'_>) -> Table {
+    let row = |result: &PairResult, sent: &SentBytes| CountersRow {
+        rail: result.rail,
+        port: name(sent.node, result.rail),
+        sent: sent.bytes,
+        counted: sent.counted.clone().ok().flatten(),
+    };
+    let rows = all.iter().flat_map(|result| result.sent.iter().map(move |sent| row(result, sent)));
+    Table::Counters(of_report(memory), rows.collect())
+}
+
+const fn of_report(memory: Memory) -> RdmaMemory {
+    match memory {
+        Memory::Host => RdmaMemory::Host,
+        Memory::Gpu => RdmaMemory::Gpu,
+    }
 }

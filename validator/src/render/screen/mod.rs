@@ -78,6 +78,8 @@ mod tests {
     use super::*;
     use outcome::Matrix;
     use outcome::finding::{Code, Severity};
+    use outcome::platform::Pair;
+    use outcome::table::{PairRow, Table};
     use ratatui_core::buffer::Buffer;
     use ratatui_core::widgets::Widget;
     use report::render::fixture::{report, test};
@@ -171,7 +173,8 @@ mod tests {
     #[test]
     fn the_matrix_of_the_pairs_is_below_the_result_where_there_is_room() {
         let mut tried = test("p2p-integrity", Outcome::Fail, "", vec![]);
-        tried.tables = vec![serde_json::json!({ "name": "p2p.pairs", "rows": [[0, 1, "ZEROS"], [1, 0, "ok"]] })];
+        let row = |from, to, result| PairRow::new(Pair::of(from, to), result);
+        tried.tables = vec![Table::Pairs(vec![row(0, 1, "ZEROS"), row(1, 0, "ok")])];
         let mut machine = report(vec![tried]);
         machine.gpus = (1..=2).map(|n| report::render::fixture::gpu(&format!("0000:0{n}:00.0"))).collect();
         let ended = ResultScreen::of_report(&machine, None);

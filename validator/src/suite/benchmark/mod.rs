@@ -30,13 +30,4 @@ pub(in crate::suite) use link_states::LinkStates;
 pub(in crate::suite) use paths::{GpuPaths, kind, left_to_full};
 pub(in crate::suite) use run::GroupTiming;
 pub(in crate::suite) use sampling::{Job, JobFigure, JobResult};
-pub(in crate::suite) use watch::{STATE_COLUMNS, Watch, state_cells, states_now, thermal_summary, throttled_for};
-
-use serde_json::{Value, json};
-
-/// A table; `columns`: heading and unit of each, where `""` is text or a count. Every row has a value for
-/// each column, `null` where there is none.
-pub(in crate::suite) fn table(name: &str, columns: &[(&str, &str)], rows: &[Vec<Value>]) -> Value {
-    let columns: Vec<_> = columns.iter().map(|(heading, unit)| json!({ "heading": heading, "unit": unit })).collect();
-    json!({ "name": name, "columns": columns, "rows": rows })
-}
+pub(in crate::suite) use watch::{Watch, state_of, states_now, thermal_summary, throttled_for};

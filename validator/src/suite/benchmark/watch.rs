@@ -6,7 +6,7 @@ use gpu::State;
 use machine::GpuId;
 use machine::pcie::model::Bdf;
 use outcome::finding::{Code, Finding, Severity};
-use serde_json::Value;
+use outcome::table::GpuState;
 use std::collections::BTreeMap;
 
 use super::rounded;
@@ -106,22 +106,17 @@ pub(in crate::suite) fn throttled_for(seconds: &[&[Option<State>]]) -> Vec<Findi
     reasons.into_iter().map(finding).collect()
 }
 
-/// Columns of a table with a row for each second and GPU.
-pub(in crate::suite) const STATE_COLUMNS: [(&str, &str); 6] =
-    [("GPU", ""), ("SM", "MHz"), ("memory", "MHz"), ("temperature", "C"), ("power", "W"), ("held down by", "")];
-
-/// The cells of one row.
-pub(in crate::suite) fn state_cells(gpu: GpuId, state: Option<&State>) -> [Value; 6] {
-    let number = |n: Option<f64>| n.map_or(Value::Null, |n| rounded(n).into());
-    let of = |field: fn(&State) -> Option<f64>| number(state.and_then(field));
-    [
-        gpu.index().into(),
-        of(|s| s.sm_mhz.map(f64::from)),
-        of(|s| s.memory_mhz.map(f64::from)),
-        of(|s| s.celsius.map(f64::from)),
-        of(|s| s.watts),
-        state.map_or(Value::Null, |s| s.throttled.join(", ").into()),
-    ]
+/// A state as rows of tables have it.
+pub(in crate::suite) fn state_of(gpu: GpuId, state: Option<&State>) -> GpuState {
+    let number = |figure: fn(&State) -> Option<f64>| state.and_then(figure).map(rounded);
+    GpuState {
+        gpu,
+        sm: number(|s| s.sm_mhz.map(f64::from)),
+        memory: number(|s| s.memory_mhz.map(f64::from)),
+        temperature: number(|s| s.celsius.map(f64::from)),
+        power: number(|s| s.watts),
+        held_down_by: state.map(|s| s.throttled.join(", ")),
+    }
 }
 
 /// `; 31 to 44 C, at most 280 W`; empty where NVML reports neither.

@@ -4,7 +4,6 @@
 use super::SPARE;
 use super::{end_time, progress};
 use crate::suite::TestContext;
-use crate::suite::benchmark::table;
 use crate::suite::shared::gpu_fault::fault_finding;
 use crate::suite::shared::held_memory::{
     ChangedMemory, Chunk, HeldMemory, MemoryShare, coverage, fill_all, find_changes,
@@ -16,10 +15,10 @@ use gpu::{GpuError, March};
 use machine::GpuId;
 use outcome::Judgement;
 use outcome::finding::{Code, Finding, Severity, Subject};
+use outcome::table::{MemoryRow, Table};
 use outcome::test;
 use outcome::text::gib;
 use report::Level;
-use serde_json::Value;
 use std::time::Instant;
 
 pub(in crate::suite) const TEST: Test = Test {
@@ -165,14 +164,16 @@ fn finding(wrong: &WrongWords) -> Finding {
     Code::GpuMemory.finding(Severity::Fail, gpu, message).values(counts.wrong, 0, Some("words")).seen(bits)
 }
 
-fn memory_table(results: &Results, steps: u64) -> Value {
-    let columns = [("GPU", ""), ("tested", "GiB"), ("of", "GiB"), ("passes", ""), ("wrong words", "")];
-    let row = |share: &MemoryShare| {
-        let wrong: u64 = results.wrong.iter().filter(|w| w.gpu == share.gpu).map(|w| w.counts.wrong).sum();
-        let rounded = |bytes: u64| ((gib(bytes) * 10.0).floor() / 10.0).into();
-        vec![share.gpu.index().into(), rounded(share.bytes), rounded(share.total), steps.into(), wrong.into()]
+fn memory_table(results: &Results, passes: u64) -> Table {
+    let rounded = |bytes: u64| (gib(bytes) * 10.0).floor() / 10.0;
+    let row = |share: &MemoryShare| MemoryRow {
+        gpu: share.gpu,
+        tested: rounded(share.bytes),
+        of: rounded(share.total),
+        passes,
+        wrong_words: results.wrong.iter().filter(|w| w.gpu == share.gpu).map(|w| w.counts.wrong).sum(),
     };
-    table("memory", &columns, &results.shares.iter().map(row).collect::<Vec<_>>())
+    Table::Memory(results.shares.iter().map(row).collect())
 }
 
 #[cfg(test)]

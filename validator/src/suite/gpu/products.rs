@@ -6,16 +6,16 @@ use super::load::{Load, WrongSum};
 use super::sample::{Sample, findings, heat_of, samples_table};
 use super::{end_time, progress};
 use crate::suite::TestContext;
-use crate::suite::benchmark::{Watch, rounded, table};
+use crate::suite::benchmark::{Watch, rounded};
 use crate::suite::shared::gpu_fault::fault_finding;
 use crate::suite::{Group, Test};
 use gpu::GpuError;
 use machine::GpuId;
 use outcome::Judgement;
 use outcome::finding::{Code, Finding, Severity, Subject};
+use outcome::table::{ProductsRow, Table};
 use outcome::test;
 use report::Level;
-use serde_json::Value;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -149,8 +149,7 @@ fn judge(results: &Results) -> Judgement {
         all.push(Code::P2pChecker.finding(Severity::Error, Subject::Machine, message));
     }
     all.extend(findings(&results.samples));
-    Judgement::summed_up(|| passed(results), all)
-        .with_tables(vec![rates(results), samples_table("seconds", &results.samples)])
+    Judgement::summed_up(|| passed(results), all).with_tables(vec![rates(results), samples_table(&results.samples)])
 }
 
 /// `300 s: all of 1.2e17 products of each GPU are right; 41 to 71 C, at most 690 W`
@@ -170,14 +169,14 @@ fn finding(wrong: &WrongSum) -> Finding {
     finding.values(*blocks, 0, Some("blocks")).seen(evidence)
 }
 
-fn rates(results: &Results) -> Value {
-    let columns = [("GPU", ""), ("right products", "10^12"), ("rate", "10^12/s"), ("wrong launches", "")];
-    let row = |(gpu, right): (GpuId, &f64)| {
-        let wrong = results.wrong.iter().filter(|w| w.gpu == gpu).count();
-        let rate = if results.took > 0.0 { right / 1e12 / results.took } else { 0.0 };
-        vec![gpu.index().into(), rounded(right / 1e12).into(), rounded(rate).into(), wrong.into()]
+fn rates(results: &Results) -> Table {
+    let row = |(gpu, right): (GpuId, &f64)| ProductsRow {
+        gpu,
+        right: rounded(right / 1e12),
+        rate: rounded(if results.took > 0.0 { right / 1e12 / results.took } else { 0.0 }),
+        wrong_launches: results.wrong.iter().filter(|w| w.gpu == gpu).count(),
     };
-    table("products", &columns, &GpuId::each(&results.right).map(row).collect::<Vec<_>>())
+    Table::Products(GpuId::each(&results.right).map(row).collect())
 }
 
 #[cfg(test)]

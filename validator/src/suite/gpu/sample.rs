@@ -1,11 +1,11 @@
 //! What NVML reports about the GPUs second by second while they work: clocks, heat, power and links.
 
 use crate::suite::TestContext;
-use crate::suite::benchmark::{STATE_COLUMNS, rounded, state_cells, states_now, table, thermal_summary, throttled_for};
+use crate::suite::benchmark::{rounded, state_of, states_now, thermal_summary, throttled_for};
 use gpu::{Clique, State};
 use machine::GpuId;
 use outcome::finding::{Code, Finding, Severity};
-use serde_json::Value;
+use outcome::table::{SampleRow, Table};
 use std::time::Instant;
 
 /// The GPUs' states at one time, by GPU; `None` where NVML does not report it.
@@ -50,13 +50,11 @@ fn narrowed(gpu: GpuId, samples: &[Sample]) -> Option<Finding> {
 const MOST_ROWS: usize = 20_000;
 
 /// A row for each sample and GPU.
-pub(super) fn samples_table(name: &str, samples: &[Sample]) -> Value {
-    let columns = [&[("time", "s")][..], &STATE_COLUMNS, &[("link", "lanes")]].concat();
-    let row = |sample: &Sample, gpu: GpuId| {
-        let mut row = vec![rounded(sample.at).into()];
-        row.extend(state_cells(gpu, sample.states.get(gpu.index()).and_then(Option::as_ref)));
-        row.push(sample.widths.get(gpu.index()).copied().flatten().map_or(Value::Null, Value::from));
-        row
+pub(super) fn samples_table(samples: &[Sample]) -> Table {
+    let row = |sample: &Sample, gpu: GpuId| SampleRow {
+        time: rounded(sample.at),
+        state: state_of(gpu, sample.states.get(gpu.index()).and_then(Option::as_ref)),
+        lanes: sample.widths.get(gpu.index()).copied().flatten(),
     };
     // A day of 16 GPUs would be more than a report may have: of a long run, not every second is shown.
     let gpus = samples.iter().map(|sample| sample.states.len()).max().unwrap_or(0);
@@ -65,7 +63,7 @@ pub(super) fn samples_table(name: &str, samples: &[Sample]) -> Value {
         .iter()
         .step_by(step)
         .flat_map(|sample| GpuId::all(sample.states.len()).map(move |gpu| row(sample, gpu)));
-    table(name, &columns, &rows.collect::<Vec<_>>())
+    Table::Samples(rows.collect())
 }
 
 /// `; 31 to 44 C, at most 280 W`
@@ -98,9 +96,9 @@ mod tests {
 
     #[test]
     fn every_second_and_gpu_has_a_row() {
-        let rows = samples_table("load", &of_widths(&[16, 8]));
-        assert_eq!((rows["rows"].as_array().unwrap().len(), &rows["rows"][1][7]), (2, &8.into()));
-        let day = samples_table("load", &of_widths(&[16; 86_400]));
-        assert_eq!(day["rows"].as_array().unwrap().len(), 17_280, "every fifth");
+        let Table::Samples(rows) = samples_table(&of_widths(&[16, 8])) else { panic!() };
+        assert_eq!((rows.len(), rows[1].lanes), (2, Some(8)));
+        let Table::Samples(day) = samples_table(&of_widths(&[16; 86_400])) else { panic!() };
+        assert_eq!(day.len(), 17_280, "every fifth");
     }
 }

@@ -15,6 +15,7 @@ use gpu::Collective;
 use machine::Rank;
 use outcome::Judgement;
 use outcome::finding::{Code, Finding, Severity, Subject};
+use outcome::table::CallTable;
 use outcome::test;
 use outcome::text::size;
 use report::Level;
@@ -103,8 +104,8 @@ fn judge(sweeps: &ArmSweeps, comparison: LinkComparison, states: &[String]) -> R
     findings.extend(more.findings.iter().cloned());
     findings.extend(slow.chain(proofs.iter().flat_map(|proof| proof.findings.clone())));
     let beside = [odd.as_slice(), again.rows.as_slice()].concat();
-    let rows = [("", &on), (".off", &off), (".odd", &beside)];
-    let rows = rows.map(|(name, rows)| tables::rows(&format!("nccl.all_reduce{name}"), rows));
+    let rows = [(CallTable::AllReduce, &on), (CallTable::AllReduceOff, &off), (CallTable::AllReduceOdd, &beside)];
+    let rows = rows.map(|(table, rows)| tables::rows(table, rows));
     let proven = proofs.iter().flat_map(|proof| proof.tables.clone());
     let tables = std::iter::once(tables::gains(&gains)).chain(rows).chain(proven);
     let effects = gain::effects(&gains).into_iter().map(|(name, times)| (name, rounded(times))).collect();
@@ -224,6 +225,7 @@ mod tests {
     use super::super::sweep::tests::row;
     use super::*;
     use outcome::Outcome;
+    use outcome::table::Table;
 
     fn proof() -> proof::TransportProof {
         proof::TransportProof { summary: String::new(), findings: Vec::new(), tables: Vec::new() }
@@ -257,7 +259,7 @@ mod tests {
              slowest edge; odd counts, no size over 128 MiB (memory is short) are right too; 10 calls checked: fewer than 1 in 3 are wrong (95 %)"
         );
         assert_eq!(said.effects.get("p2p_speedup_128M"), Some(&1.428));
-        assert_eq!(said.tables[0]["name"], "nccl.gain");
+        assert_eq!(said.tables[0].name().as_deref(), Some("nccl.gain"));
     }
 
     #[test]
@@ -266,7 +268,8 @@ mod tests {
         assert_eq!(said.outcome(), Outcome::Fail);
         assert!(said.findings[0].is(Code::NcclWrongData));
         // The table names it too: 134217728 bytes, in place.
-        assert_eq!((&said.tables[1]["name"], &said.tables[1]["rows"][1][12]), (&"nccl.all_reduce".into(), &1.into()));
+        let Table::Calls(CallTable::AllReduce, rows) = &said.tables[1] else { panic!("{:?}", said.tables) };
+        assert_eq!(rows[1].in_place_wrong, Some(1));
     }
 
     #[test]

@@ -8,6 +8,7 @@ use crate::nccl::ranks::{Arm, Ranks, Setup, Trouble};
 use crate::suite::TestContext;
 use machine::GpuId;
 use outcome::finding::Finding;
+use outcome::table;
 use report::Level;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -74,15 +75,15 @@ pub(super) const fn most_bytes(level: Level) -> u64 {
 }
 
 impl ArmKind {
-    /// Its name as a part of table names.
-    pub(super) const fn word(self) -> &'static str {
+    /// Which of the report's arms it is.
+    pub(super) const fn arm(self) -> table::Arm {
         match self {
-            Self::Strict | Self::Group(_) => "strict",
-            Self::P2p => "p2p",
-            Self::Off => "off",
-            Self::Processes => "processes",
-            Self::Nvls => "nvls",
-            Self::Withheld => "withheld",
+            Self::Strict | Self::Group(_) => table::Arm::Strict,
+            Self::P2p => table::Arm::P2p,
+            Self::Off => table::Arm::Off,
+            Self::Processes => table::Arm::Processes,
+            Self::Nvls => table::Arm::Nvls,
+            Self::Withheld => table::Arm::Withheld,
         }
     }
 

@@ -12,6 +12,7 @@ use gpu::Collective;
 use machine::Rank;
 use outcome::Judgement;
 use outcome::finding::Finding;
+use outcome::table::CallTable;
 use outcome::test;
 use report::Level;
 use std::time::Duration;
@@ -61,7 +62,7 @@ fn judge(forms: &[FormRows], left_out: &[&str]) -> Judgement {
     let names: Vec<_> = forms.iter().map(|form| form.name.as_str()).collect();
     let without = left_out.iter().map(|what| format!("; this NCCL is too old for {what}")).collect::<String>();
     let summary = format!("calls {}: all right{without}; {}", names.join(", "), checked::evidence(&rows));
-    judged(summary, findings).with_tables(vec![tables::rows("nccl.calls", &rows)])
+    judged(summary, findings).with_tables(vec![tables::rows(CallTable::Calls, &rows)])
 }
 
 fn measure(context: &TestContext, ranks: &mut Ranks) -> Result<(Vec<FormRows>, Vec<&'static str>), Trouble> {

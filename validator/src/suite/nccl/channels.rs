@@ -9,14 +9,14 @@ use crate::nccl::advice::{BestChannels, LEAST_GAIN};
 use crate::nccl::log::NcclLog;
 use crate::nccl::ranks::{Ranks, Setup, Trouble};
 use crate::nccl::{Row, Sweep, advice};
-use crate::suite::benchmark::{judged, left_to_full, rounded, table};
+use crate::suite::benchmark::{judged, left_to_full, rounded};
 use crate::suite::{Group, Test, TestContext};
 use gpu::Collective;
 use outcome::finding::Finding;
+use outcome::table::{Channels, ChannelsRow, Table};
 use outcome::test;
 use outcome::{Judgement, Outcome};
 use report::Level;
-use serde_json::Value;
 use std::time::Duration;
 
 pub(in crate::suite) const TEST: Test = Test {
@@ -184,18 +184,15 @@ fn summary(best: Option<&BestChannels>) -> String {
     }
 }
 
-fn trial_table(trials: &[Trial], own: [f64; 2]) -> Value {
-    let columns = [("channels", ""), ("used", ""), ("1 MiB", "us"), ("128 MiB", "us"), ("gain", "")];
-    let line = |t: &Trial| {
-        vec![
-            t.channels.map_or("own".into(), Value::from),
-            t.used.into(),
-            rounded(t.us[0]).into(),
-            rounded(t.us[1]).into(),
-            rounded(own[1] / t.us[1]).into(),
-        ]
+fn trial_table(trials: &[Trial], own: [f64; 2]) -> Table {
+    let row = |t: &Trial| ChannelsRow {
+        channels: Channels(t.channels),
+        used: t.used,
+        small: rounded(t.us[0]),
+        large: rounded(t.us[1]),
+        gain: rounded(own[1] / t.us[1]),
     };
-    table("nccl.channels", &columns, &trials.iter().map(line).collect::<Vec<_>>())
+    Table::Channels(trials.iter().map(row).collect())
 }
 
 #[cfg(test)]

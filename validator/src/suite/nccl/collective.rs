@@ -11,6 +11,7 @@ use crate::suite::{Group, Test, TestContext};
 use gpu::Collective;
 use outcome::Judgement;
 use outcome::finding::Finding;
+use outcome::table::CallTable;
 use outcome::test;
 use outcome::text::size;
 use report::Level;
@@ -42,7 +43,7 @@ fn run(context: &TestContext) -> Result<Judgement, Box<Finding>> {
     let mut findings = sweep::wrong(ArmKind::P2p, &all);
     findings.extend(again.findings);
     let summary = format!("{}; {}", summary(&rows, checked::has_large_row(&odd)), checked::evidence(&all));
-    let tables = [tables::rows("nccl.collectives", &rows), tables::rows("nccl.collectives.odd", &beside)];
+    let tables = [tables::rows(CallTable::Collectives, &rows), tables::rows(CallTable::CollectivesOdd, &beside)];
     Ok(judged(summary, findings).with_tables(tables.into()))
 }
 

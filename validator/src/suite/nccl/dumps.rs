@@ -5,15 +5,15 @@ use super::arms::ArmKind;
 use crate::nccl::dump;
 use crate::nccl::dump::{Graph, Topology};
 use crate::nccl::ranks::Ranks;
-use crate::suite::benchmark::{rounded, table};
+use crate::suite::benchmark::rounded;
 use machine::Rank;
 use outcome::finding::{Code, Finding, Severity, Subject};
-use serde_json::Value;
+use outcome::table::{GraphRow, Table};
 
 /// What the dumps contain, and the finding if they are not sufficient.
 pub(super) struct DumpCheck {
     /// One row for each graph that NCCL searched for.
-    pub(super) table: Value,
+    pub(super) table: Table,
     pub(super) finding: Option<Finding>,
 }
 
@@ -57,18 +57,14 @@ fn missing_evidence(topology: &Topology, graphs: &[Graph], ranks: usize) -> Opti
     (whole == 0).then(|| format!("no channel of its graphs leads through all {ranks} ranks"))
 }
 
-fn graph_table(which: ArmKind, graphs: &[Graph]) -> Value {
-    let columns = [("graph", ""), ("channels", ""), ("speed", "GB/s"), ("way", "")];
-    let line = |graph: &Graph| {
-        vec![
-            graph.pattern.to_string().into(),
-            graph.channels.len().into(),
-            rounded(graph.gb_s).into(),
-            graph.distance.name().into(),
-        ]
+fn graph_table(which: ArmKind, graphs: &[Graph]) -> Table {
+    let row = |graph: &Graph| GraphRow {
+        graph: graph.pattern.to_string(),
+        channels: graph.channels.len(),
+        speed: rounded(graph.gb_s),
+        way: graph.distance.name().to_owned(),
     };
-    let rows: Vec<_> = graphs.iter().map(line).collect();
-    table(&format!("nccl.graph.{}", which.word()), &columns, &rows)
+    Table::Graphs(which.arm(), graphs.iter().map(row).collect())
 }
 
 #[cfg(test)]
@@ -91,8 +87,8 @@ mod tests {
     fn dumps_with_all_ranks_are_shown_and_raise_no_doubt() {
         let seen = judge(ArmKind::P2p, Some(TOPOLOGY), Some(GRAPHS), 2);
         assert_eq!(seen.finding, None);
-        assert_eq!(seen.table["name"], "nccl.graph.p2p");
-        assert_eq!(seen.table["rows"][0], serde_json::json!(["ring", 1, 12.5, "SYS"]));
+        assert_eq!(seen.table.name().as_deref(), Some("nccl.graph.p2p"));
+        assert_eq!(seen.table.json()["rows"][0], serde_json::json!(["ring", 1, 12.5, "SYS"]));
     }
 
     #[test]

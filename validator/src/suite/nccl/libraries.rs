@@ -4,11 +4,10 @@
 use crate::nccl::ranks::Ranks;
 use crate::nccl::version_text;
 use crate::suite::TestContext;
-use crate::suite::benchmark::table;
 use machine::host::nvidia::library::Library;
 use machine::host::nvidia::nccl;
 use outcome::finding::{Code, Finding};
-use serde_json::{Value, json};
+use outcome::table::{LibraryRow, Table, YesNo};
 
 /// The loaded file, if the kernel tells it, and the version that NCCL reports.
 pub(super) type LoadedLibrary = (Option<String>, String);
@@ -58,12 +57,16 @@ impl NcclLibraries {
         format!("; tested NCCL {version}{file}{more}")
     }
 
-    /// One row each; `null`: unknown.
-    pub(super) fn table(&self) -> Value {
-        let (file, version) = &self.tested;
-        let mut rows = vec![vec![json!(file), json!(version), json!("yes")]];
-        rows.extend(self.others.iter().map(|other| vec![json!(other.path), json!(other.version), json!("no")]));
-        table("nccl.libraries", &[("library", ""), ("version", ""), ("tested", "")], &rows)
+    /// One row each.
+    pub(super) fn table(&self) -> Table {
+        let (library, version) = self.tested.clone();
+        let tested = LibraryRow { library, version: Some(version), tested: YesNo(true) };
+        let row = |Library { path, version }: &Library| LibraryRow {
+            library: Some(path.clone()),
+            version: version.clone(),
+            tested: YesNo(false),
+        };
+        Table::Libraries(std::iter::once(tested).chain(self.others.iter().map(row)).collect())
     }
 }
 
@@ -97,7 +100,7 @@ mod tests {
             libraries.summary(),
             "; tested NCCL 2.22.3 of /usr/lib64/libnccl.so.2.22.3; not tested, --nccl FILE does: 2.28.9 /opt/v/libnccl.so.2"
         );
-        assert_eq!(libraries.table()["rows"][1], json!(["/opt/v/libnccl.so.2", "2.28.9", "no"]));
+        assert_eq!(libraries.table().json()["rows"][1], serde_json::json!(["/opt/v/libnccl.so.2", "2.28.9", "no"]));
         libraries = NcclLibraries { tested: (None, "2.28.9".to_owned()), chosen: true, others: Vec::new() };
         assert_eq!(libraries.summary(), "; tested NCCL 2.28.9");
     }

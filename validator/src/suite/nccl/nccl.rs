@@ -22,10 +22,10 @@ use machine::host::modules::absent_is_none;
 use machine::{GpuId, Rank};
 use outcome::Advice;
 use outcome::finding::{Code, Finding, Severity, Subject};
+use outcome::table::Table;
 use outcome::test;
 use outcome::{Judgement, Outcome};
 use report::{Driver, Level};
-use serde_json::Value;
 use std::time::Duration;
 
 pub(in crate::suite) const TEST: Test = Test {
@@ -166,7 +166,7 @@ struct ArmResults {
     rows: Vec<Row>,
     findings: Vec<Finding>,
     summaries: Vec<String>,
-    tables: Vec<Value>,
+    tables: Vec<Table>,
     /// Whether all of them were compared with the links.
     compared: bool,
     loaded: Option<LoadedLibrary>,

@@ -12,6 +12,7 @@ use crate::suite::benchmark::{GpuPaths, judged};
 use crate::suite::{Group, Test, TestContext};
 use gpu::{Clique, Collective};
 use outcome::finding::Finding;
+use outcome::table::CallTable;
 use outcome::test;
 use outcome::{Advice, Judgement, Outcome};
 use report::Level;
@@ -97,7 +98,7 @@ fn judge(plain: &[Row], nvls: &Measured) -> Judgement {
         LARGE >> 20,
         checked::evidence(&nvls.rows)
     );
-    let judgement = judged(summary, findings).with_tables(vec![tables::rows("nccl.nvls", &nvls.rows)]);
+    let judgement = judged(summary, findings).with_tables(vec![tables::rows(CallTable::Nvls, &nvls.rows)]);
     let good = matches!(judgement.outcome(), Outcome::Pass | Outcome::Warn);
     let reason =
         format!("NVLink SHARP is right, and all_reduce has {all_reduce:.2} times the speed that it has without it");

@@ -12,6 +12,7 @@ use gpu::Collective;
 use machine::Rank;
 use outcome::Judgement;
 use outcome::finding::Finding;
+use outcome::table::CallTable;
 use outcome::test;
 use outcome::text::size;
 use report::Level;
@@ -53,7 +54,7 @@ fn run(context: &TestContext) -> Result<Judgement, Box<Finding>> {
     let mut findings = sweep::wrong(ArmKind::Processes, &rows);
     findings.extend(slow);
     findings.extend(proof.findings);
-    let mut tables = vec![tables::rows("nccl.processes", &shown)];
+    let mut tables = vec![tables::rows(CallTable::Processes, &shown)];
     tables.extend(proof.tables);
     let summary = format!("{}; {}; {}", proof.summary, speed(&shown), checked::evidence(&rows));
     Ok(judged(summary, findings).with_tables(tables))

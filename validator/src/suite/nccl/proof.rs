@@ -6,10 +6,9 @@ use super::diagnostics::{self, Diagnostics};
 use super::dumps::{self, DumpCheck};
 use crate::nccl::log::{ExpectedTransport, NcclLog, Pairs, Proof, Transport};
 use crate::nccl::ranks::Ranks;
-use crate::suite::benchmark::table;
 use machine::Rank;
 use outcome::finding::{Code, Finding, Severity, Subject};
-use serde_json::Value;
+use outcome::table::{Table, TransportRow};
 
 /// What an arm's log lines and dumps prove.
 pub(super) struct TransportProof {
@@ -17,7 +16,7 @@ pub(super) struct TransportProof {
     pub(super) summary: String,
     pub(super) findings: Vec<Finding>,
     /// The transport of each ordered pair, and the graphs that NCCL searched for.
-    pub(super) tables: Vec<Value>,
+    pub(super) tables: Vec<Table>,
 }
 
 /// Judges an arm's log lines; within each of `groups`, all ranks reach each other.
@@ -68,13 +67,12 @@ fn judge(
     TransportProof { summary, findings, tables: vec![transport_table(which, nccl_log)] }
 }
 
-fn transport_table(which: ArmKind, nccl_log: &NcclLog) -> Value {
-    let line = |(from, to, via): (Rank, Rank, Vec<Transport>)| {
+fn transport_table(which: ArmKind, nccl_log: &NcclLog) -> Table {
+    let row = |(from, to, via): (Rank, Rank, Vec<Transport>)| {
         let via: Vec<_> = via.iter().map(ToString::to_string).collect();
-        vec![from.index().into(), to.index().into(), via.join(", ").into()]
+        TransportRow { from, to, via: via.join(", ") }
     };
-    let rows: Vec<_> = nccl_log.transports().into_iter().map(line).collect();
-    table(&format!("nccl.transport.{}", which.word()), &[("from", "rank"), ("to", "rank"), ("via", "")], &rows)
+    Table::Transports(which.arm(), nccl_log.transports().into_iter().map(row).collect())
 }
 
 #[cfg(test)]
@@ -96,7 +94,7 @@ mod tests {
     fn peer_to_peer_is_proven_by_its_name_in_the_log() {
         let seen = seen(ArmKind::Strict, "P2P/CUMEM", "");
         assert!(seen.findings.is_empty() && seen.summary.starts_with("P2P/CUMEM between 2 of 2"), "{}", seen.summary);
-        assert_eq!(seen.tables[0]["rows"][0], serde_json::json!([0, 1, "P2P/CUMEM"]));
+        assert_eq!(seen.tables[0].json()["rows"][0], serde_json::json!([0, 1, "P2P/CUMEM"]));
     }
 
     #[test]

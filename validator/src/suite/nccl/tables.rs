@@ -1,69 +1,47 @@
 //! The NCCL tests' tables in the report.
 
-use crate::nccl::{Row, Timed};
-use crate::suite::benchmark::{rounded, table};
+use crate::nccl::Row;
+use crate::suite::benchmark::rounded;
+use outcome::table::{CallRow, CallTable, GainRow, Table};
 use report::gain::Gain;
-use serde_json::Value;
 
 /// Rows of one arm, with nccl-tests' columns.
-pub(super) fn rows(name: &str, rows: &[Row]) -> Value {
-    let columns = [
-        ("collective", ""),
-        ("size", "bytes"),
-        ("count", ""),
-        ("type", ""),
-        ("redop", ""),
-        ("out-of-place time", "us"),
-        ("out-of-place algbw", "GB/s"),
-        ("out-of-place busbw", "GB/s"),
-        ("out-of-place wrong", ""),
-        ("in-place time", "us"),
-        ("in-place algbw", "GB/s"),
-        ("in-place busbw", "GB/s"),
-        ("in-place wrong", ""),
-    ];
-    let lines: Vec<_> = rows.iter().map(line).collect();
-    table(name, &columns, &lines)
+pub(super) fn rows(table: CallTable, rows: &[Row]) -> Table {
+    Table::Calls(table, rows.iter().map(call).collect())
 }
 
-fn line(row: &Row) -> Vec<Value> {
-    let mut line: Vec<Value> = vec![
-        row.collective.name().into(),
-        row.bytes.into(),
-        row.count.into(),
-        row.data.name().into(),
-        row.op.map_or("none", |op| op.name()).into(),
-    ];
-    for timed in [&row.out_of_place, &row.in_place] {
-        line.extend(figures(row, timed));
+fn call(row: &Row) -> CallRow {
+    let (out_of_place, in_place) = (&row.out_of_place, &row.in_place);
+    CallRow {
+        collective: row.collective.name().to_owned(),
+        bytes: row.bytes,
+        count: row.count,
+        data: row.data.name().to_owned(),
+        redop: row.op.map_or("none", |op| op.name()).to_owned(),
+        out_of_place_us: rounded(out_of_place.us),
+        out_of_place_algbw: rounded(row.algbw(out_of_place)),
+        out_of_place_busbw: rounded(row.busbw(out_of_place)),
+        out_of_place_wrong: out_of_place.wrong.as_ref().map(|wrong| wrong.count),
+        in_place_us: rounded(in_place.us),
+        in_place_algbw: rounded(row.algbw(in_place)),
+        in_place_busbw: rounded(row.busbw(in_place)),
+        in_place_wrong: in_place.wrong.as_ref().map(|wrong| wrong.count),
     }
-    line
-}
-
-fn figures(row: &Row, timed: &Timed) -> [Value; 4] {
-    let wrong = timed.wrong.as_ref().map_or(Value::Null, |wrong| wrong.count.into());
-    [rounded(timed.us).into(), rounded(row.algbw(timed)).into(), rounded(row.busbw(timed)).into(), wrong]
 }
 
 /// The gain by peer-to-peer at each size; the console's table is made from it.
-pub(super) fn gains(gains: &[Gain]) -> Value {
-    let columns = [
-        ("size", "bytes"),
-        ("off time", "us"),
-        ("on time", "us"),
-        ("off busbw", "GB/s"),
-        ("on busbw", "GB/s"),
-        ("speedup", ""),
-        ("spread", "us"),
-    ];
-    let line = |gain: &Gain| {
-        let Gain { bytes, off_us, on_us, off_gb_s, on_gb_s, speedup, spread_us, .. } = *gain;
-        // Bandwidths unrounded: rounded twice, the console's two decimals would differ from nccl-tests'.
-        let figures = [rounded(off_us), rounded(on_us), off_gb_s, on_gb_s, rounded(speedup)];
-        let spread = spread_us.map_or(Value::Null, |us| rounded(us).into());
-        std::iter::once(bytes.into()).chain(figures.map(Value::from)).chain([spread]).collect::<Vec<Value>>()
+pub(super) fn gains(gains: &[Gain]) -> Table {
+    let row = |gain: &Gain| GainRow {
+        bytes: gain.bytes,
+        off_us: rounded(gain.off_us),
+        on_us: rounded(gain.on_us),
+        // Unrounded: rounded twice, the console's two decimals would differ from nccl-tests'.
+        off_gb_s: gain.off_gb_s,
+        on_gb_s: gain.on_gb_s,
+        speedup: rounded(gain.speedup),
+        spread_us: gain.spread_us.map(rounded),
     };
-    table("nccl.gain", &columns, &gains.iter().map(line).collect::<Vec<_>>())
+    Table::Gain(gains.iter().map(row).collect())
 }
 
 #[cfg(test)]
@@ -72,10 +50,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_row_has_a_value_for_each_column() {
-        let table = rows("nccl.all_reduce", &[row(134_217_728, 612.26, 0)]);
-        let line = table["rows"][0].as_array().unwrap();
-        assert_eq!(line.len(), table["columns"].as_array().unwrap().len());
-        assert_eq!((&line[6], &line[7], &line[8]), (&219.217.into(), &328.825.into(), &0.into()));
+    fn a_row_has_the_bandwidths_of_nccl_tests() {
+        let call = call(&row(134_217_728, 612.26, 0));
+        assert_eq!((call.out_of_place_algbw, call.out_of_place_busbw), (219.217, 328.825));
+        assert_eq!(call.out_of_place_wrong, Some(0));
     }
 }

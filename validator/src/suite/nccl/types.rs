@@ -10,6 +10,7 @@ use crate::suite::{Group, Test, TestContext};
 use gpu::{Collective, DataType, RedOp, Values};
 use outcome::Judgement;
 use outcome::finding::Finding;
+use outcome::table::CallTable;
 use outcome::test;
 use report::Level;
 use std::time::Duration;
@@ -62,7 +63,7 @@ fn run(context: &TestContext) -> Result<Judgement, Box<Finding>> {
     for (data, op) in left_out {
         summary += &format!("; without {op} of {data}, which is not exact with {gpus} GPUs");
     }
-    Ok(judged(summary, findings).with_tables(vec![tables::rows("nccl.types", &rows)]))
+    Ok(judged(summary, findings).with_tables(vec![tables::rows(CallTable::Types, &rows)]))
 }
 
 type Kind = (DataType, RedOp);

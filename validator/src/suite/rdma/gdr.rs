@@ -13,11 +13,11 @@ use machine::pcie::path;
 use machine::pcie::path::NicPaths;
 use outcome::Advice;
 use outcome::finding::{Code, Finding, Severity, Subject};
+use outcome::table::{GdrRow, Table};
 use outcome::test;
 use outcome::text::count;
 use outcome::{Judgement, Outcome};
 use report::Level;
-use serde_json::{Value, json};
 use std::time::Duration;
 
 pub(in crate::suite) const TEST: Test = Test {
@@ -129,8 +129,7 @@ fn evidence(offered: &[(GpuId, DirectRdma)], peermem: bool) -> Vec<String> {
     offered.iter().map(line).chain([format!("/sys/module/{PEERMEM}: {module}")]).collect()
 }
 
-fn table(offered: &[(GpuId, DirectRdma)], peermem: bool) -> Value {
-    let columns = [("GPU", ""), ("by", ""), ("dma-buf", ""), ("peer memory", ""), ("mapped memory", "")];
+fn table(offered: &[(GpuId, DirectRdma)], peermem: bool) -> Table {
     let row = |(gpu, offered): &(GpuId, DirectRdma)| {
         let by = match mechanism(*offered, peermem) {
             RdmaMechanism::DmaBuf => "dma-buf",
@@ -138,9 +137,10 @@ fn table(offered: &[(GpuId, DirectRdma)], peermem: bool) -> Value {
             RdmaMechanism::Missing => "nothing",
             RdmaMechanism::Unsupported => "unsupported",
         };
-        vec![json!(gpu), json!(by), json!(offered.dma_buf), json!(offered.peer_memory), json!(offered.mapped)]
+        let DirectRdma { dma_buf, peer_memory, mapped } = *offered;
+        GdrRow { gpu: *gpu, by: by.to_owned(), dma_buf, peer_memory, mapped }
     };
-    crate::suite::benchmark::table("GPUDirect RDMA", &columns, &offered.iter().map(row).collect::<Vec<_>>())
+    Table::Gdr(offered.iter().map(row).collect())
 }
 
 /// NCCL uses GPUDirect RDMA up to a distance, PXB by default. Cards that share a host bridge with a GPU are
@@ -206,7 +206,7 @@ mod tests {
         let said = say(&[NONE], false);
         assert!(said.findings[0].is(Code::GdrUnsupported) && said.findings[0].severity == Severity::Info);
         assert!(said.advice.is_empty());
-        assert_eq!(said.tables[0]["rows"][0][1], "unsupported");
+        assert_eq!(said.tables[0].json()["rows"][0][1], "unsupported");
     }
 
     #[test]

@@ -5,7 +5,7 @@ use super::frame::{coordinate, drawing, label, line, shape};
 use super::frame::{note, section};
 use crate::Report;
 use crate::render::element::{Element, element};
-use serde_json::Value;
+use outcome::table::{CallRow, CallTable, Table};
 
 /// Width and height of a drawing.
 const SIZE: (f64, f64) = (344.0, 214.0);
@@ -134,31 +134,37 @@ fn bytes(value: f64) -> String {
 }
 
 /// Tables of collectives, and the names of their curves.
-const TABLES: [(&str, &str); 4] = [
-    ("nccl.all_reduce", "P2P on"),
-    ("nccl.all_reduce.off", "P2P off"),
-    ("nccl.collectives", "P2P on"),
-    ("nccl.processes", "P2P on, processes"),
+const TABLES: [(CallTable, &str); 4] = [
+    (CallTable::AllReduce, "P2P on"),
+    (CallTable::AllReduceOff, "P2P off"),
+    (CallTable::Collectives, "P2P on"),
+    (CallTable::Processes, "P2P on, processes"),
 ];
-/// The heading of the bus bandwidth.
-const BUSBW: &str = "out-of-place busbw";
 
 /// The curves; `None` if NCCL was not measured.
 pub(super) fn section_of(report: &Report) -> Option<Element> {
     let mut collectives: Vec<(String, Vec<Curve>)> = Vec::new();
-    let tables = report.tests.iter().flat_map(|test| &test.tables);
-    let named = |name: &str| tables.clone().find(|table| table["name"].as_str() == Some(name));
-    for (table, curve) in TABLES.iter().filter_map(|(name, curve)| Some((named(name)?, *curve))) {
-        for (collective, size, busbw) in rows(table).into_iter().flatten() {
-            let place = collectives.iter().position(|(name, _)| *name == collective);
+    let tables: Vec<_> = report.tests.iter().flat_map(|test| &test.tables).map(Table::known).collect();
+    let calls = |of: CallTable| {
+        tables.iter().find_map(|table| match table.as_ref() {
+            Table::Calls(table, rows) if *table == of => Some(rows),
+            _ => None,
+        })
+    };
+    for (rows, curve) in TABLES.iter().filter_map(|(table, curve)| Some((calls(*table)?, *curve))) {
+        for CallRow { collective, bytes, out_of_place_busbw: busbw, .. } in
+            rows.iter().filter(|row| row.out_of_place_busbw.is_finite())
+        {
+            let point = (float(*bytes), *busbw);
+            let place = collectives.iter().position(|(name, _)| name == collective);
             let place = place.unwrap_or_else(|| {
                 collectives.push((collective.clone(), Vec::new()));
                 collectives.len() - 1
             });
             let Some((_, all)) = collectives.get_mut(place) else { continue };
             match all.iter_mut().find(|known| known.name == curve) {
-                Some(known) => known.points.push((size, busbw)),
-                None => all.push(Curve { name: curve.to_owned(), points: vec![(size, busbw)] }),
+                Some(known) => known.points.push(point),
+                None => all.push(Curve { name: curve.to_owned(), points: vec![point] }),
             }
         }
     }
@@ -185,14 +191,9 @@ fn sort_by_size(curve: &mut Curve) {
     curve.points.dedup_by(|(a, _), (b, _)| a.total_cmp(b).is_eq());
 }
 
-/// Collective, size in bytes and bus bandwidth of each row; `None` if the table has no such columns.
-fn rows(table: &Value) -> Option<Vec<(String, f64, f64)>> {
-    let at = |name: &str| table["columns"].as_array()?.iter().position(|c| c["heading"].as_str() == Some(name));
-    let (collective, size, busbw) = (at("collective")?, at("size")?, at(BUSBW)?);
-    let row = |row: &Value| {
-        Some((row.get(collective)?.as_str()?.to_owned(), row.get(size)?.as_f64()?, row.get(busbw)?.as_f64()?))
-    };
-    Some(table["rows"].as_array()?.iter().filter_map(row).collect())
+#[expect(clippy::cast_precision_loss, reason = "a size of a test, a power of two")]
+const fn float(bytes: u64) -> f64 {
+    bytes as f64
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ use machine::pcie::model::PathKind;
 use outcome::finding::{FindingEntry, Severity};
 use outcome::metric::{Clock, Metric};
 use outcome::platform::Pair;
+use outcome::table::Table;
 use outcome::text::names::readable_name;
 use outcome::{Matrix, Outcome};
 use serde_json::Value;
@@ -349,7 +350,9 @@ pub(super) fn tables_of(report: &Report) -> Option<Element> {
 }
 
 /// A table of the report; one of unknown form is shown as JSON.
-fn table_element(test: &str, value: &Value) -> Element {
+fn table_element(test: &str, table: &Table) -> Element {
+    let json = table.json();
+    let value: &Value = &json;
     let name = value["name"].as_str().unwrap_or("table");
     let title = format!("{} ({test})", readable_name(name));
     let (Some(columns), Some(rows)) = (value["columns"].as_array(), value["rows"].as_array()) else {

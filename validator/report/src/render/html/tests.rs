@@ -1,13 +1,14 @@
 //! The content of the page, and that no report can inject markup.
 
 use super::*;
-use crate::render::fixture::{gpu, report, test};
+use crate::render::fixture::{call, gpu, report, test};
 use machine::pcie::model::{Device, Kind};
 use machine::pcie::sample::{self, device};
 use outcome::finding::{Code, Severity, Subject};
 use outcome::metric::Metric;
 use outcome::platform::Host;
 use outcome::platform::Pair;
+use outcome::table::{CallRow, CallTable, GpuState, SampleRow, Table};
 use outcome::{Matrix, Outcome};
 use proptest::prelude::*;
 use roxmltree::{Document, Node, ParsingOptions};
@@ -49,8 +50,8 @@ fn full() -> Report {
     }];
     let columns = json!([{ "heading": "size", "unit": "bytes" }, { "heading": "via", "unit": "" }]);
     measured.tables = vec![
-        json!({ "name": "by-size", "columns": columns, "rows": [[4096, "SHM"], [8192, 0.000_697_641]] }),
-        json!(["of another shape"]),
+        json!({ "name": "by-size", "columns": columns, "rows": [[4096, "SHM"], [8192, 0.000_697_641]] }).into(),
+        json!(["of another shape"]).into(),
     ];
     let mut report = report(vec![broken, measured]);
     report.gpus = vec![gpu("Simulated NVIDIA H200")];
@@ -154,18 +155,26 @@ fn large() -> Report {
         Code::AcsCleared.finding(Severity::Info, Subject::Machine, "x").seen("0000:00:00.0: 0x001d -> 0x0000");
     let mut p2p = test("p2p-bandwidth", Outcome::Fail, "slow", vec![slow.clone(), slow, cleared]);
     p2p.matrices = (0..24).map(matrix).collect();
-    let columns = |names: &[&str]| names.iter().map(|name| json!({ "heading": name, "unit": "" })).collect::<Vec<_>>();
-    let swept = |name: &str| {
+    let swept = |table| {
         let size = |n: u32| (1_u64 << (n % 25 + 3), f64::from(n % 25) + 0.25);
-        let row = |n| json!(["all_reduce", size(n).0, size(n).1, "float", "sum", 1.5, 2.5, 3.5, 0]);
-        let columns = columns(&["collective", "size", "out-of-place busbw", "type", "redop", "a", "b", "c", "d"]);
-        json!({ "name": name, "columns": columns, "rows": (0..200).map(row).collect::<Vec<_>>() })
+        let row = |n| CallRow { out_of_place_us: 1.5, out_of_place_busbw: size(n).1, ..call("all_reduce", size(n).0) };
+        Table::Calls(table, (0..200).map(row).collect())
     };
-    let names = ["nccl.all_reduce", "nccl.all_reduce.off", "nccl.collectives", "nccl.processes"];
-    p2p.tables = names.map(swept).to_vec();
-    let second = |n: u32| json!([f64::from(n / 16), n % 16, 2500, 10_000, 30 + n % 16, 250.5, "", 8]);
-    let columns = columns(&["time", "GPU", "SM", "memory", "temperature", "power", "held down by", "link"]);
-    p2p.tables.push(json!({ "name": "seconds", "columns": columns, "rows": (0..960).map(second).collect::<Vec<_>>() }));
+    let tables = [CallTable::AllReduce, CallTable::AllReduceOff, CallTable::Collectives, CallTable::Processes];
+    p2p.tables = tables.map(swept).to_vec();
+    let second = |n: u32| SampleRow {
+        time: f64::from(n / 16),
+        state: GpuState {
+            gpu: usize::try_from(n % 16).unwrap().into(),
+            sm: Some(2500.0),
+            memory: Some(10_000.0),
+            temperature: Some(f64::from(30 + n % 16)),
+            power: Some(250.5),
+            held_down_by: Some(String::new()),
+        },
+        lanes: Some(8),
+    };
+    p2p.tables.push(Table::Samples((0..960).map(second).collect()));
     let mut devices = Vec::new();
     for n in 0..16 {
         let (port, end) = (format!("0000:{:02x}:00.0", n * 2), format!("0000:{:02x}:00.0", n * 2 + 1));
@@ -522,7 +531,7 @@ fn saying(text: &str) -> Report {
         columns: vec![text.into()],
         values: vec![vec![Some(1.0)]],
     }];
-    entry.tables = vec![json!({ "name": text, "columns": [text], "rows": [[text]] })];
+    entry.tables = vec![json!({ "name": text, "columns": [text], "rows": [[text]] }).into()];
     let mut report = Report { root: "/x".to_owned() + text, started: text.into(), ..report(vec![entry]) };
     report.gpus = vec![gpu(text)];
     report.effects.insert(text.into(), Some(1.0));

@@ -7,7 +7,8 @@ use crate::render::element::{Element, element};
 use crate::render::words;
 use crate::{Report, TestEntry};
 use outcome::Outcome;
-use serde_json::Value;
+use outcome::platform::GpuId;
+use outcome::table::{GpuState, Table};
 use std::collections::BTreeMap;
 
 /// Good tests that took less are counted and not drawn, seconds.
@@ -17,9 +18,15 @@ const ROW: f64 = 17.0;
 /// The left end of the bars, and the width of the whole time.
 const BARS: (f64, f64) = (138.0, 170.0);
 const WIDTH: f64 = 354.0;
-/// The columns of a load's table that are drawn, and their names.
-const LOAD: [(&str, &str, &str); 3] =
-    [("temperature", "Temperature", "°C"), ("SM", "Clock of the multiprocessors", "MHz"), ("power", "Power", "W")];
+/// A figure of a GPU's state that is drawn, its name, and its unit.
+type LoadFigure = (fn(&GpuState) -> Option<f64>, &'static str, &'static str);
+
+/// What is drawn of the states under load.
+const LOAD: [LoadFigure; 3] = [
+    (|state| state.temperature, "Temperature", "°C"),
+    (|state| state.sm, "Clock of the multiprocessors", "MHz"),
+    (|state| state.power, "Power", "W"),
+];
 
 /// The time line; `None` if no test ran.
 pub(super) fn section_of(report: &Report) -> Option<Element> {
@@ -132,20 +139,15 @@ fn axis_label(at: f64, end: f64) -> String {
     if end < 2.0 { format!("{at:.2} s") } else { format!("{at:.1} s") }
 }
 
-/// The drawings of a table that has a row for each second and GPU.
-fn load_charts(test: &TestEntry, table: &Value) -> Vec<Element> {
-    let heading =
-        |name: &str| table["columns"].as_array()?.iter().position(|column| column["heading"].as_str() == Some(name));
-    let (Some(time), Some(gpu), Some(rows)) = (heading("time"), heading("GPU"), table["rows"].as_array()) else {
-        return Vec::new();
-    };
-    let drawing = |(name, title, unit): &(&str, &str, &str)| {
-        let column = heading(name)?;
-        let mut by_gpu: BTreeMap<u64, Vec<(f64, f64)>> = BTreeMap::new();
-        for row in rows {
-            let at = |n: usize| row.get(n).and_then(Value::as_f64);
-            let Some(number) = row.get(gpu).and_then(Value::as_u64) else { continue };
-            by_gpu.entry(number).or_default().extend(at(time).zip(at(column)));
+/// The drawings of a table that has the states of GPUs over time.
+fn load_charts(test: &TestEntry, table: &Table) -> Vec<Element> {
+    let table = table.known();
+    let states = table.states();
+    let drawing = |(figure, title, unit): &LoadFigure| {
+        let mut by_gpu: BTreeMap<GpuId, Vec<(f64, f64)>> = BTreeMap::new();
+        for (time, state) in &states {
+            let point = figure(state).map(|value| (*time, value)).filter(|(time, _)| time.is_finite());
+            by_gpu.entry(state.gpu).or_default().extend(point);
         }
         let title = format!("{title}, {}", test.id);
         let mut all: Vec<_> = by_gpu.into_iter().collect();

@@ -168,7 +168,7 @@ fn a_gpu_on_which_our_own_work_hangs_is_not_called_in_use() {
 
 #[test]
 fn measurements_are_kept() {
-    let measured = fails(Code::P2pSlow, "GPU 0 -> 1").with_tables(vec![serde_json::json!({"name": "x"})]);
+    let measured = fails(Code::P2pSlow, "GPU 0 -> 1").with_tables(vec![serde_json::json!({"name": "x"}).into()]);
     let said = monitor([gpu(0), used(gpu(1))]).explain(test("p2p-bandwidth"), measured.clone(), vec![]);
     assert_eq!(said.tables, measured.tables);
 }

@@ -2,13 +2,12 @@
 
 use super::rank::{GIVE_UP_S, Ran};
 use crate::schedule::Pair;
-use crate::suite::benchmark::table;
 use gpu::{Late, ROUNDS, Reduced};
 use machine::{GpuId, Rank};
 use outcome::Judgement;
 use outcome::finding::{Code, Finding, Reason, Severity, Subject};
+use outcome::table::{AllReduceRow, GpuList, Table};
 use outcome::text::size;
-use serde_json::Value;
 
 /// Steps of a round.
 const STEPS: u64 = 3;
@@ -224,14 +223,13 @@ fn summary(results: &Results) -> String {
 }
 
 /// The time of a round, by size.
-fn times_table(results: &Results) -> Value {
-    let columns = [("GPUs", ""), ("size", "B"), ("all-reduce", ""), ("rounds", ""), ("median", "us")];
-    let row = |r: &Reduction, kind: usize| {
-        let gpus: Vec<_> = r.gpus.iter().map(ToString::to_string).collect();
-        let name = KINDS.get(kind).copied().unwrap_or_default();
-        let median = r.median(kind).filter(|_| !r.has_stalled());
-        vec![gpus.join(",").into(), r.bytes.into(), name.into(), r.rounds(kind).into(), median.into()]
+fn times_table(results: &Results) -> Table {
+    let row = |r: &Reduction, kind: usize| AllReduceRow {
+        gpus: GpuList(r.gpus.clone()),
+        bytes: r.bytes,
+        kind: KINDS.get(kind).copied().unwrap_or_default().to_owned(),
+        rounds: r.rounds(kind),
+        median: r.median(kind).filter(|_| !r.has_stalled()),
     };
-    let rows: Vec<_> = results.reductions.iter().flat_map(|r| [row(r, 0), row(r, 1)]).collect();
-    table("allreduce", &columns, &rows)
+    Table::AllReduce(results.reductions.iter().flat_map(|r| [row(r, 0), row(r, 1)]).collect())
 }

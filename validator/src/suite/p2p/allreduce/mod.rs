@@ -219,7 +219,7 @@ mod tests {
             said.summary,
             "2 GPUs: 20 one-shot and 20 two-shot all-reduces in a graph are right; 4 KiB in 6.1 and 8.0 us"
         );
-        assert_eq!(said.tables[0]["rows"][1], serde_json::json!(["4,5", BYTES, "two-shot", 20, 8.0]));
+        assert_eq!(said.tables[0].json()["rows"][1], serde_json::json!(["4,5", BYTES, "two-shot", 20, 8.0]));
     }
 
     #[test]

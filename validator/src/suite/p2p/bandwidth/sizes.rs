@@ -8,14 +8,14 @@ use crate::floors::{SizeFigure, expected_by_size, slow_size};
 use crate::schedule::Pair;
 use crate::suite::TestContext;
 use crate::suite::benchmark::{
-    Bench, CopyMethod, Flow, GpuPaths, Job, JobFigure, JobResult, kind, rounded, table, wrong_data,
+    Bench, CopyMethod, Flow, GpuPaths, Job, JobFigure, JobResult, kind, rounded, wrong_data,
 };
 use crate::suite::shared::gpu_fault::fault_finding;
 use gpu::PeerAccess;
 use outcome::finding::Finding;
 use outcome::metric::Metric;
+use outcome::table::{BySizeRow, Table};
 use report::Level;
-use serde_json::Value;
 use std::collections::BTreeSet;
 
 /// From a page to nvbandwidth's size, each four times the one before.
@@ -106,15 +106,12 @@ fn slow(rows: &[Row], engine: usize) -> Vec<(SizeFigure, f64)> {
 }
 
 /// The table of speeds by size, if any was measured.
-pub(super) fn by_size(rows: &[Row]) -> Option<Value> {
-    let [ce, sm] = ENGINES.map(|(metric, _)| (metric.name(), metric.unit()));
-    let columns = [("pair", ""), ("way", ""), ("size", "bytes"), ce, sm];
-    let row = |Row { pair, kind, bytes, gb_s }: &Row| {
-        let speeds = gb_s.iter().map(|gb_s| gb_s.map_or(Value::Null, |gb_s| rounded(gb_s).into()));
-        [pair.to_string().into(), kind.clone().into(), (*bytes).into()].into_iter().chain(speeds).collect()
+pub(super) fn by_size(rows: &[Row]) -> Option<Table> {
+    let row = |row: &Row| {
+        let [copy_engine, kernel] = row.gb_s.map(|gb_s| gb_s.map(rounded));
+        BySizeRow { pair: row.pair, way: row.kind.clone(), bytes: row.bytes, copy_engine, kernel }
     };
-    let rows: Vec<Vec<Value>> = rows.iter().map(row).collect();
-    (!rows.is_empty()).then(|| table("bandwidth.by-size", &columns, &rows))
+    (!rows.is_empty()).then(|| Table::BySize(rows.iter().map(row).collect()))
 }
 
 fn sizes(most: u64) -> impl Iterator<Item = u64> {
@@ -175,7 +172,7 @@ mod tests {
         let rows: Vec<_> = (0..).zip(speeds).map(|(n, gb_s)| row(n, [Some(gb_s), None])).collect();
         let found: Vec<_> = slow(&rows, 0).into_iter().map(|(size, _)| size.bytes).collect();
         assert_eq!((found, slow(&rows, 1)), (vec![262_144], Vec::new()));
-        assert_eq!(by_size(&rows).unwrap()["rows"][3][3], 4.0);
+        assert_eq!(by_size(&rows).unwrap().json()["rows"][3][3], 4.0);
         assert_eq!(by_size(&[]), None);
     }
 

@@ -2,12 +2,12 @@
 //! than by chance. The median hides them, but they slow programs down. Pure.
 
 use crate::schedule::Pair;
-use crate::suite::benchmark::{Grid, rounded, table};
+use crate::suite::benchmark::{Grid, rounded};
 use outcome::finding::{Code, Finding, Severity, Subject};
 use outcome::metric::Metric;
+use outcome::table::{SpreadRow, Table};
 use outcome::text::names::name_in_sentence;
 use report::stats::Measured;
-use serde_json::Value;
 
 /// A sample below this fraction of its figure is slow.
 const SLOW: f64 = 0.7;
@@ -18,16 +18,7 @@ const FEW: usize = 3;
 
 /// A row for each matrix: figures, samples, the largest spread within one figure, the slowest sample as a
 /// fraction of its figure, and how many were slow.
-pub(super) fn spreads(grid: &Grid) -> Option<Value> {
-    let columns = [
-        ("matrix", ""),
-        ("figures", ""),
-        ("samples", ""),
-        ("spread", "%"),
-        ("pair", ""),
-        ("slowest", "%"),
-        ("slow", ""),
-    ];
+pub(super) fn spreads(grid: &Grid) -> Option<Table> {
     let mut names: Vec<_> = grid.everything().map(|(name, ..)| name).collect();
     names.dedup();
     let row = |metric: &Metric| {
@@ -35,19 +26,18 @@ pub(super) fn spreads(grid: &Grid) -> Option<Value> {
         let widest = all.iter().max_by(|a, b| width(&a.1).total_cmp(&width(&b.1)))?;
         let slowest = all.iter().map(|(_, m)| least(m) / m.median).reduce(f64::min)?;
         let count = |f: fn(&Measured) -> usize| all.iter().map(|(_, m)| f(m)).sum::<usize>();
-        let pair = widest.0;
-        Some(vec![
-            metric.name().into(),
-            all.len().into(),
-            count(|m| m.samples.len()).into(),
-            rounded(width(&widest.1) * 100.0).into(),
-            pair.to_string().into(),
-            rounded(slowest * 100.0).into(),
-            count(slow).into(),
-        ])
+        Some(SpreadRow {
+            matrix: metric.name().to_owned(),
+            figures: all.len(),
+            samples: count(|m| m.samples.len()),
+            spread: rounded(width(&widest.1) * 100.0),
+            pair: widest.0,
+            slowest: rounded(slowest * 100.0),
+            slow: count(slow),
+        })
     };
     let rows: Vec<_> = names.iter().filter_map(row).collect();
-    (!rows.is_empty()).then(|| table("bandwidth.spread", &columns, &rows))
+    (!rows.is_empty()).then_some(Table::Spread(rows))
 }
 
 /// The finding about slow samples among good ones, for figures with peer access on.
@@ -126,16 +116,9 @@ mod tests {
     #[test]
     fn the_spread_is_reported() {
         let table = spreads(&grid(&[25.0, 25.1, 5.0, 25.0], 2, 4)).unwrap();
-        let row = [
-            Metric::CE_WRITE.name().into(),
-            4.into(),
-            14.into(),
-            80.4.into(),
-            "GPU 1 -> 2".into(),
-            20.0.into(),
-            Value::from(2),
-        ];
-        assert_eq!(table["rows"][0], Value::from(row.to_vec()));
+        let (matrix, pair) = (Metric::CE_WRITE.name().to_owned(), Pair::of(1, 2));
+        let row = SpreadRow { matrix, figures: 4, samples: 14, spread: 80.4, pair, slowest: 20.0, slow: 2 };
+        assert!(matches!(table, Table::Spread(rows) if rows[0] == row));
         assert_eq!(spreads(&Grid::default()), None);
     }
 

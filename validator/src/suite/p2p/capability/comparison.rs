@@ -3,14 +3,13 @@
 use super::predict::Expected;
 use super::{Answers, EnableResult};
 use crate::schedule::Pair;
-use crate::suite::benchmark::table;
 use gpu::Status;
 use outcome::finding::{Code, Finding, Reason, Refusal, Severity, Subject};
-use serde_json::Value;
+use outcome::table::{ExpectedRow, Table, YesNo};
 
 /// A table with one row for all pairs with the same prediction and the same answers.
-pub(super) fn predictions(all: &[Answers]) -> Value {
-    let mut groups: Vec<([String; 4], Vec<Pair>)> = Vec::new();
+pub(super) fn predictions(all: &[Answers]) -> Table {
+    let mut groups: Vec<(ExpectedRow, Vec<Pair>)> = Vec::new();
     for answers in all {
         let (expected, why) = &answers.predicted;
         let nvml = match nvml(answers) {
@@ -18,17 +17,15 @@ pub(super) fn predictions(all: &[Answers]) -> Value {
             Ok(Err(status)) => status.to_string(),
             Err(why) => why.to_owned(),
         };
-        let row = [expected.to_string(), yes_or_no(answers.can).to_owned(), nvml, why.clone()];
+        let (expected, cuda) = (expected.to_string(), YesNo(answers.can));
+        let row = ExpectedRow { pairs: String::new(), expected, cuda, nvml, because: why.clone() };
         match groups.iter_mut().find(|(other, _)| *other == row) {
             Some((_, pairs)) => pairs.push(answers.pair),
             None => groups.push((row, vec![answers.pair])),
         }
     }
-    let columns = [("pairs", ""), ("expected", ""), ("CUDA", ""), ("NVML", ""), ("because", "")];
-    let rows = groups
-        .into_iter()
-        .map(|(row, pairs)| std::iter::once(Subject::pairs(pairs).to_string()).chain(row).map(Value::String).collect());
-    table("p2p.expected", &columns, &rows.collect::<Vec<_>>())
+    let named = |(row, pairs)| ExpectedRow { pairs: Subject::pairs(pairs).to_string(), ..row };
+    Table::Expected(groups.into_iter().map(named).collect())
 }
 
 /// The prediction compared with CUDA's answer.

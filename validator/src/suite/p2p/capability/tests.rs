@@ -172,7 +172,7 @@ fn the_prediction_is_in_the_table_and_its_contradiction_is_evidence() {
     let judgement = judge(2, &[one], None);
     let evidence = &judgement.findings[0].evidence;
     assert!(evidence.iter().any(|line| line.contains("contradicts the prediction: access (through BAR1)")));
-    assert_eq!(judgement.tables[0]["rows"][0][1], "access");
+    assert_eq!(judgement.tables[0].json()["rows"][0][1], "access");
     let mut one = answers(true, Status::Ok, EnableResult::Works);
     one.predicted = (Expected::Claimed, "only mailboxes are left".to_owned());
     let judgement = judge(2, &[one], None);
@@ -192,5 +192,5 @@ fn a_predicted_refusal_gives_the_cause() {
     let judgement = judge(2, &[one], None);
     let reason = Reason::Predicted(Refusal::Other, "ForceP2P is not set".into());
     assert_eq!(judgement.findings[0].reason, Some(reason));
-    assert_eq!(judgement.tables[0]["rows"][0][3], "CNS (chipset not supported)");
+    assert_eq!(judgement.tables[0].json()["rows"][0][3], "CNS (chipset not supported)");
 }

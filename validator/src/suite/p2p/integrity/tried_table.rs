@@ -3,15 +3,13 @@
 use super::level_plan::LevelPlan;
 use super::results::{AccessState, AllPairsRun, PairResult};
 use super::simple_values::block;
-use crate::suite::benchmark::table;
 use crate::suite::shared::transfer::{Engine, FaultKind, Memory, ruled_out};
 use gpu::pattern::DataFault;
 use outcome::finding::Code;
-use report::tables::{PairRow, pair_table};
-use serde_json::Value;
+use outcome::table::{IntegrityRow, PairRow, Seed, Table};
 
-/// A row of the table: transfers of one kind.
-struct Row {
+/// Transfers of one kind.
+struct Tried {
     what: String,
     by: &'static str,
     memory: &'static str,
@@ -39,9 +37,8 @@ pub(super) fn checked_transfers(plan: &LevelPlan, all_pairs: Option<&AllPairsRun
 }
 
 /// The result of each pair: `ok`, `ZEROS`, `WRONG`, `HANG`, `refused` or `ERROR`.
-pub(super) fn pairs_table(tried: &[PairResult]) -> Value {
-    let row = |tried: &PairResult| PairRow { pair: tried.pair, result: result(tried).to_owned() };
-    pair_table(&tried.iter().map(row).collect::<Vec<_>>())
+pub(super) fn pairs_table(tried: &[PairResult]) -> Table {
+    Table::Pairs(tried.iter().map(|tried| PairRow::new(tried.pair, result(tried))).collect())
 }
 
 fn result(tried: &PairResult) -> &'static str {
@@ -58,11 +55,11 @@ fn result(tried: &PairResult) -> &'static str {
 }
 
 /// The table of all transfers, by kind.
-pub(super) fn transfers_table(plan: &LevelPlan, all_pairs: Option<&AllPairsRun>) -> Value {
+pub(super) fn transfers_table(plan: &LevelPlan, all_pairs: Option<&AllPairsRun>) -> Table {
     let mut rows = Vec::new();
     for by in [Engine::Copy, Engine::Sm] {
         for memory in &plan.memories {
-            rows.push(Row {
+            rows.push(Tried {
                 what: "one pair at a time".to_owned(),
                 by: name(by),
                 memory: memory.name(),
@@ -71,7 +68,7 @@ pub(super) fn transfers_table(plan: &LevelPlan, all_pairs: Option<&AllPairsRun>)
                 seed: None,
             });
         }
-        rows.push(Row {
+        rows.push(Tried {
             what: "one pair at a time: zeros, ones, repeated values, walking bits".to_owned(),
             by: name(by),
             memory: Memory::Plain.name(),
@@ -85,7 +82,7 @@ pub(super) fn transfers_table(plan: &LevelPlan, all_pairs: Option<&AllPairsRun>)
         for memory in all_pairs.memories() {
             // Mapped memory names its peers itself.
             let on = if *memory == Memory::Plain { format!(", {peers} peers on at once") } else { String::new() };
-            let row = |what: &str, by, sizes: &Vec<u64>| Row {
+            let row = |what: &str, by, sizes: &Vec<u64>| Tried {
                 what: format!("{what}{on}"),
                 by: name(by),
                 memory: memory.name(),
@@ -99,34 +96,23 @@ pub(super) fn transfers_table(plan: &LevelPlan, all_pairs: Option<&AllPairsRun>)
             rows.push(row("large", Engine::Copy, &all_pairs.large));
         }
     }
-    let columns = [
-        ("what", ""),
-        ("by", ""),
-        ("memory", ""),
-        ("smallest", "B"),
-        ("largest", "B"),
-        ("transfers a pair", ""),
-        ("bytes a pair", "B"),
-        ("faults ruled out above", ""),
-        ("seed", ""),
-    ];
-    table("tried", &columns, &rows.iter().map(values).collect::<Vec<_>>())
+    Table::Integrity(rows.into_iter().map(row).collect())
 }
 
-fn values(row: &Row) -> Vec<Value> {
-    let n = row.sizes.len() as u64 * row.times;
-    let number = |n: Option<&u64>| n.map_or(Value::Null, |n| (*n).into());
-    vec![
-        row.what.clone().into(),
-        row.by.into(),
-        row.memory.into(),
-        number(row.sizes.iter().min()),
-        number(row.sizes.iter().max()),
-        n.into(),
-        (row.sizes.iter().sum::<u64>() * row.times).into(),
-        ruled_out(n).into(),
-        row.seed.map_or(Value::Null, |seed| format!("{seed:016x}").into()),
-    ]
+fn row(tried: Tried) -> IntegrityRow {
+    let Tried { what, by, memory, sizes, times, seed } = tried;
+    let transfers = sizes.len() as u64 * times;
+    IntegrityRow {
+        what,
+        by: by.to_owned(),
+        memory: memory.to_owned(),
+        smallest: sizes.iter().min().copied(),
+        largest: sizes.iter().max().copied(),
+        transfers,
+        bytes: sizes.iter().sum::<u64>() * times,
+        ruled_out: ruled_out(transfers),
+        seed: seed.map(Seed),
+    }
 }
 
 const fn name(engine: Engine) -> &'static str {
@@ -150,18 +136,15 @@ mod tests {
     #[test]
     fn every_kind_has_a_row_with_its_sizes_and_its_seed() {
         let plan = LevelPlan::of(Level::Standard);
-        let said = transfers_table(&plan, Some(&all_pairs()));
-        let rows = said["rows"].as_array().unwrap();
+        let Table::Integrity(rows) = transfers_table(&plan, Some(&all_pairs())) else { panic!() };
         assert_eq!(rows.len(), 12);
-        assert!(rows.iter().all(|row| row.as_array().unwrap().len() == 9));
-        assert_eq!((&rows[8][3], &rows[8][4], &rows[8][5]), (&1.into(), &900.into(), &6.into()));
-        assert_eq!((&rows[8][6], &rows[8][8]), (&1868.into(), &"0000000000000007".into()));
+        assert_eq!((rows[8].smallest, rows[8].largest, rows[8].transfers), (Some(1), Some(900), 6));
+        assert_eq!((rows[8].bytes, rows[8].seed), (1868, Some(Seed(7))));
         assert_eq!(checked_transfers(&plan, Some(&all_pairs())), [22 + 6, 22 + 8]);
         assert_eq!(checked_transfers(&plan, None), [22, 22]);
         let mapped = AllPairsRun { mapped: true, ..all_pairs() };
         assert_eq!(checked_transfers(&plan, Some(&mapped)), [22 + 12, 22 + 16]);
-        let said = transfers_table(&plan, Some(&mapped));
-        let rows = said["rows"].as_array().unwrap();
-        assert_eq!((rows.len(), &rows[12][2], &rows[12][4]), (16, &"mapped".into(), &900.into()));
+        let Table::Integrity(rows) = transfers_table(&plan, Some(&mapped)) else { panic!() };
+        assert_eq!((rows.len(), rows[12].memory.as_str(), rows[12].largest), (16, "mapped", Some(900)));
     }
 }

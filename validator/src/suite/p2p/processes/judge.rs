@@ -2,12 +2,11 @@
 
 use super::{Results, ShareMethod};
 use crate::schedule::Pair;
-use crate::suite::benchmark::table;
 use crate::suite::shared::pair::merge_pairs;
 use crate::suite::shared::transfer::findings;
 use outcome::Judgement;
 use outcome::finding::{Code, Finding, Reason, Severity, Subject};
-use serde_json::Value;
+use outcome::table::{ProcessesRow, Table};
 
 /// Judges all pairs.
 pub(super) fn judge(results: &Results) -> Judgement {
@@ -30,22 +29,18 @@ pub(super) fn judge(results: &Results) -> Judgement {
 }
 
 /// What was tried with each pair.
-fn transfers_table(results: &Results) -> Value {
-    let row = |method: ShareMethod| {
-        let pairs = results.tried.iter().filter(|t| t.1 == method).count();
-        let [least, most] = results.sizes;
+fn transfers_table(results: &Results) -> Table {
+    let [smallest, largest] = results.sizes;
+    let row = |method: ShareMethod| ProcessesRow {
+        memory: method.to_string(),
+        pairs: results.tried.iter().filter(|t| t.1 == method).count(),
+        smallest,
+        largest,
         // Both engines, both directions.
-        vec![method.to_string().into(), pairs.into(), least.into(), most.into(), 8.into(), (4 * (least + most)).into()]
+        transfers: 8,
+        bytes: 4 * (smallest + largest),
     };
-    let columns = [
-        ("memory", ""),
-        ("pairs", ""),
-        ("smallest", "B"),
-        ("largest", "B"),
-        ("transfers a pair", ""),
-        ("bytes a pair", "B"),
-    ];
-    table("tried", &columns, &[row(ShareMethod::Ipc), row(ShareMethod::Descriptor)])
+    Table::Processes(vec![row(ShareMethod::Ipc), row(ShareMethod::Descriptor)])
 }
 
 fn summary(results: &Results) -> String {

@@ -1,15 +1,14 @@
 //! The judgement over all sweeps and copies. Pure.
 
 use crate::schedule::Pair;
-use crate::suite::benchmark::table;
 use crate::suite::shared::held_memory::{ChangedMemory, MemoryShare};
 use crate::suite::shared::pair::merge_pairs;
 use crate::suite::shared::transfer::{Direction, Fault, TransferKind, findings, ruled_out, size, unanswered};
 use gpu::pattern::Counts;
 use outcome::Judgement;
 use outcome::finding::{Code, Finding, Reason, Severity, Subject};
+use outcome::table::{ReachRow, Seed, Table};
 use outcome::text::gib;
-use serde_json::Value;
 use std::fmt;
 
 /// The result of one pair's tags in one direction.
@@ -184,23 +183,24 @@ impl fmt::Display for WrongPageText {
 }
 
 /// The table of what was tried with each pair.
-fn transfers_table(results: &Results) -> Value {
-    let row =
-        |what: &str, kind: TransferKind, pairs: usize, sizes: (u64, u64), n: u64, bytes: u64, seed: Option<u64>| {
-            let seed = seed.map_or(Value::Null, |seed| format!("{seed:016x}").into());
-            let (least, most) = sizes;
-            vec![
-                what.into(),
-                kind.to_string().into(),
-                pairs.into(),
-                least.into(),
-                most.into(),
-                n.into(),
-                bytes.into(),
-                ruled_out(n).into(),
-                seed,
-            ]
-        };
+fn transfers_table(results: &Results) -> Table {
+    let row = |what: &str,
+               kind: TransferKind,
+               pairs: usize,
+               (smallest, largest): (u64, u64),
+               transfers: u64,
+               bytes: u64,
+               seed: Option<u64>| ReachRow {
+        what: what.to_owned(),
+        by: kind.to_string(),
+        pairs,
+        smallest,
+        largest,
+        transfers,
+        bytes,
+        ruled_out: ruled_out(transfers),
+        seed: seed.map(Seed),
+    };
     let mut rows = Vec::new();
     for direction in [Direction::Write, Direction::Read] {
         let of: Vec<_> = results.sweeps.iter().filter(|s| s.kind.direction == direction).collect();
@@ -238,18 +238,7 @@ fn transfers_table(results: &Results) -> Value {
             None,
         ));
     }
-    let columns = [
-        ("what", ""),
-        ("by", ""),
-        ("pairs", ""),
-        ("smallest", "B"),
-        ("largest", "B"),
-        ("transfers a pair", ""),
-        ("bytes a pair", "B"),
-        ("faults ruled out above", ""),
-        ("seed", ""),
-    ];
-    table("tried", &columns, &rows)
+    Table::Reach(rows)
 }
 
 fn part(share: &MemoryShare) -> f64 {

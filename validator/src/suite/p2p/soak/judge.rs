@@ -1,13 +1,13 @@
 //! The judgement over the minute: a table with a row for each second and GPU, findings and the summary. Pure.
 
 use super::{MOVERS, Results, Second};
-use crate::suite::benchmark::{STATE_COLUMNS, judged, rounded, state_cells, table, thermal_summary, throttled_for};
+use crate::suite::benchmark::{judged, rounded, state_of, thermal_summary, throttled_for};
 use gpu::State;
 use machine::GpuId;
 use outcome::Judgement;
 use outcome::finding::{Code, Finding, Severity, Subject};
+use outcome::table::{SoakRow, Table};
 use report::stats::median;
-use serde_json::Value;
 
 /// Less than this fraction of the median is a drop: over PCIe between sockets, speed on shared interconnects
 /// varies by a tenth.
@@ -53,19 +53,15 @@ fn speed_drop(seconds: &[&Second]) -> Option<Finding> {
     Some(finding.values(rounded(slowest.gb_s), rounded(least), Some("GB/s")))
 }
 
-fn soak_table(seconds: &[Second]) -> Value {
-    let columns = [&[("time", "s"), ("all pairs", "GB/s")][..], &STATE_COLUMNS, &[("moved by", "")]].concat();
-    let row = |second: &Second, gpu: GpuId, state: Option<&State>| {
-        let mut row = vec![rounded(second.at).into(), rounded(second.gb_s).into()];
-        row.extend(state_cells(gpu, state));
-        row.push(second.by.into());
-        row
+fn soak_table(seconds: &[Second]) -> Table {
+    let row = |second: &Second, gpu: GpuId, state: Option<&State>| SoakRow {
+        time: rounded(second.at),
+        gb_s: rounded(second.gb_s),
+        state: state_of(gpu, state),
+        by: second.by.to_owned(),
     };
-    let rows: Vec<_> = seconds
-        .iter()
-        .flat_map(|s| GpuId::each(&s.states).map(move |(gpu, state)| row(s, gpu, state.as_ref())))
-        .collect();
-    table("soak", &columns, &rows)
+    let rows = seconds.iter().flat_map(|s| GpuId::each(&s.states).map(move |(gpu, state)| row(s, gpu, state.as_ref())));
+    Table::Soak(rows.collect())
 }
 
 /// `60 s: 9000 transfers arrived, 1480.2 GB/s (at least 1475.0), kernels write 1400.1; 31 to 44 C, at most 280 W`
@@ -117,9 +113,10 @@ mod tests {
         let said = judge(results(&[(1480.0, &[]), (1475.0, &["power cap"])]));
         assert_eq!(said.outcome(), Outcome::Pass, "{:?}", said.findings);
         assert_eq!(said.summary, "2 s: 24 transfers arrived, 1477.5 GB/s (at least 1475.0); 41 to 41 C, at most 250 W");
-        let rows = said.tables[0]["rows"].as_array().unwrap();
+        let [Table::Soak(rows)] = said.tables.as_slice() else { panic!("{:?}", said.tables) };
         assert_eq!(rows.len(), 4);
-        assert_eq!((&rows[2][6], &rows[2][7], &rows[3][7]), (&250.5.into(), &"power cap".into(), &Value::Null));
+        assert_eq!((rows[2].state.power, rows[2].state.held_down_by.as_deref()), (Some(250.5), Some("power cap")));
+        assert_eq!(rows[3].state.held_down_by, None);
     }
 
     #[test]
@@ -145,7 +142,7 @@ mod tests {
         let said = judge(mixed);
         assert_eq!(said.outcome(), Outcome::Pass, "{:?}", said.findings);
         assert!(said.summary.contains("99.5 GB/s (at least 99.0), kernels read 40.5;"), "{}", said.summary);
-        assert_eq!(said.tables[0]["rows"][6].as_array().unwrap().last().unwrap(), "kernels read");
+        assert!(matches!(&said.tables[0], Table::Soak(rows) if rows[6].by == "kernels read"));
         let mut drop = results(&[(100.0, &[]), (40.0, &[]), (20.0, &[]), (41.0, &[])]);
         drop.seconds[1..].iter_mut().for_each(|second| second.by = "kernels read");
         let said = judge(drop);

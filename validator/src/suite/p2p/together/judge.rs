@@ -7,11 +7,11 @@ use crate::floors::{
     ExpectedSpeed, JointTransfers, KnownPaths, PatternTransfer, ResourceRates, classes, collapse, starved,
 };
 use crate::schedule::{Pair, Routes};
-use crate::suite::benchmark::{judged, rounded, table};
+use crate::suite::benchmark::{judged, rounded};
 use machine::pcie::model::Bdf;
 use outcome::Judgement;
 use outcome::finding::{Code, Finding, Severity, Subject};
-use serde_json::Value;
+use outcome::table::{Table, TogetherRow};
 use std::collections::BTreeMap;
 
 /// Below this part of what the links allow, many GPUs that send to several others may be slow by the order alone.
@@ -119,39 +119,33 @@ fn left_out(results: &Results) -> Option<Finding> {
     Some(Code::P2pNotRun.finding(Severity::Info, Subject::Machine, message).seen_all(names))
 }
 
-/// `measured`: all bytes from the first start to the last stop (nvbandwidth's figure), the better of two
-/// where it was measured again; `expected`: what the links allow, from each pair's speed alone, and for
-/// shared links from the most that was seen to pass; `links`: by the links alone; `sum`: of each transfer's
-/// speed by its own clock; `alone`: of the pairs one by one.
-fn pattern_table(rows: &[Row<'_>], results: &Results) -> Value {
-    let columns = [
-        ("pattern", ""),
-        ("transfers", ""),
-        ("measured", "GB/s"),
-        ("expected", "GB/s"),
-        ("ratio", ""),
-        ("limit", ""),
-        ("links", "GB/s"),
-        ("sum", "GB/s"),
-        ("alone", "GB/s"),
-    ];
-    let number = |figure: Option<f64>| figure.map_or(Value::Null, |figure| rounded(figure).into());
-    let line = |row: &Row<'_>| {
+fn pattern_table(rows: &[Row<'_>], results: &Results) -> Table {
+    let bare = |pattern: String, transfers: usize| TogetherRow {
+        pattern,
+        transfers,
+        measured: None,
+        expected: None,
+        ratio: None,
+        limit: None,
+        links: None,
+        sum: None,
+        alone: None,
+    };
+    let judged = |row: &Row<'_>| {
         let (PatternSpeeds { pattern, .. }, expected) = (row.speeds, row.expected.as_ref());
         let alone = pattern.pairs.iter().map(|pair| results.alone.get(pair)).sum::<Option<f64>>();
-        vec![
-            pattern.kind.to_string().into(),
-            pattern.pairs.len().into(),
-            number(Some(row.speeds.best())),
-            number(expected.map(|e| e.total)),
-            number(row.ratio()),
-            expected.map_or(Value::Null, |e| e.limit.clone().into()),
-            number(expected.map(|e| e.links)),
-            number(Some(row.speeds.each().iter().sum())),
-            number(alone),
-        ]
+        TogetherRow {
+            measured: Some(rounded(row.speeds.best())),
+            expected: expected.map(|e| rounded(e.total)),
+            ratio: row.ratio().map(rounded),
+            limit: expected.map(|e| e.limit.clone()),
+            links: expected.map(|e| rounded(e.links)),
+            sum: Some(rounded(row.speeds.each().iter().sum())),
+            alone: alone.map(rounded),
+            ..bare(pattern.kind.to_string(), pattern.pairs.len())
+        }
     };
-    let mut lines: Vec<_> = rows.iter().map(line).collect();
+    let mut all: Vec<_> = rows.iter().map(judged).collect();
     // Kernels, reads, switches and mixed traffic: what they moved, and nothing that the links would allow.
     let shown = results.movers.iter().map(|speed| (speed.name(), speed.pattern.pairs.len(), speed.best()));
     let mixed = results.mixed.iter().map(|(count, gb_s)| (MIXED.to_owned(), *count, *gb_s));
@@ -160,17 +154,19 @@ fn pattern_table(rows: &[Row<'_>], results: &Results) -> Value {
         [(format!("{name}, write"), count, speed.best()), (format!("{name}, read"), count, speed.reads)]
     };
     let switches = results.switches.iter().flat_map(by);
-    lines.extend(shown.chain(switches).chain(mixed).map(|(name, transfers, gb_s)| {
-        let mut line = vec![name.into(), transfers.into(), number(Some(gb_s))];
-        line.resize(columns.len(), Value::Null);
-        line
-    }));
-    lines.extend(results.left_out.iter().map(|(pattern, why)| {
-        let mut line = vec![format!("{} (not run: {why})", pattern.kind).into(), pattern.pairs.len().into()];
-        line.resize(columns.len(), Value::Null);
-        line
-    }));
-    table("together", &columns, &lines)
+    all.extend(
+        shown
+            .chain(switches)
+            .chain(mixed)
+            .map(|(name, transfers, gb_s)| TogetherRow { measured: Some(rounded(gb_s)), ..bare(name, transfers) }),
+    );
+    all.extend(
+        results
+            .left_out
+            .iter()
+            .map(|(pattern, why)| bare(format!("{} (not run: {why})", pattern.kind), pattern.pairs.len())),
+    );
+    Table::Together(all)
 }
 
 /// `all to all 1543.2 GB/s (0.98), ring 1540.1 GB/s (0.98), lowest: all to GPU 2 380.1 GB/s (0.95) ..`
@@ -255,11 +251,9 @@ mod tests {
         assert_eq!(names, wanted);
         assert_eq!(said.matrices[0].values[0][1], Some(384.16));
         assert_eq!(said.matrices[3].values, [vec![Some(384.16); 4]]);
-        assert_eq!(said.tables[0]["rows"].as_array().unwrap().len(), 3 + 8 + 1);
-        assert_eq!(
-            (&said.tables[0]["rows"][0][4], &said.tables[0]["rows"][0][5]),
-            (&0.98.into(), &"GPU 0 -> 1 alone".into())
-        );
+        let Table::Together(rows) = &said.tables[0] else { panic!("{:?}", said.tables) };
+        assert_eq!(rows.len(), 3 + 8 + 1);
+        assert_eq!((rows[0].ratio, rows[0].limit.as_deref()), (Some(0.98), Some("GPU 0 -> 1 alone")));
     }
 
     #[test]
@@ -302,9 +296,10 @@ mod tests {
         let left_out = part.speeds.remove(2).pattern;
         part.left_out.push((left_out, "GPU 0 -> 3: too many peers".to_owned()));
         let judged = said(part, &[]);
-        let rows = judged.tables[0]["rows"].as_array().unwrap();
-        assert_eq!(rows.last().unwrap()[0], "all to all (not run: GPU 0 -> 3: too many peers)");
-        assert_eq!(rows.last().unwrap()[2], Value::Null);
+        let Table::Together(rows) = &judged.tables[0] else { panic!("{:?}", judged.tables) };
+        let last = rows.last().unwrap();
+        assert_eq!(last.pattern, "all to all (not run: GPU 0 -> 3: too many peers)");
+        assert_eq!(last.measured, None);
         let end = "; not run: 1 of 12 patterns, the first is all to all";
         assert!(judged.summary.ends_with(end), "{}", judged.summary);
         assert!(judged.findings[0].is(Code::P2pNotRun) && judged.outcome() == Outcome::Pass);

@@ -146,6 +146,7 @@ mod tests {
     use machine::host::rdma::{Gid, Netdev, PortState, Rate};
     use machine::pcie::model::Rdma;
     use outcome::Outcome;
+    use outcome::table::Table;
 
     fn port(state: PortState, physical: &str, layer: &str) -> Port {
         let gid = Gid {
@@ -195,9 +196,10 @@ mod tests {
         let summary = "1 of 2 ports ACTIVE: mlx5_0 100 Gb/s; GPUs to their nearest card: 2 PIX";
         assert_eq!(said.summary, summary);
         assert_eq!((said.advice[0].name.as_str(), said.advice[0].value.as_str()), ("NCCL_IB_HCA", "=mlx5_0:1"));
-        assert_eq!(said.tables[0]["rows"][0][0], "mlx5_0 port 1 ==> ens1f0np0 (Up)");
-        assert_eq!((&said.tables[1]["rows"][0][10], &said.tables[1]["rows"][0][11]), (&5.into(), &"10.0.0.1".into()));
-        assert_eq!(said.tables[2]["rows"][0][4], "PIX");
+        assert_eq!(said.tables[0].json()["rows"][0][0], "mlx5_0 port 1 ==> ens1f0np0 (Up)");
+        let Table::Ports(ports) = &said.tables[1] else { panic!("{:?}", said.tables) };
+        assert_eq!((ports[0].gid_index, ports[0].address), (Some(5), "10.0.0.1".parse().ok()));
+        assert_eq!(said.tables[2].json()["rows"][0][4], "PIX");
     }
 
     #[test]

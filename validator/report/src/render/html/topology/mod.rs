@@ -7,7 +7,6 @@ mod picture;
 use super::frame::{drawing, note, section};
 use crate::render::element::{Element, element};
 use crate::render::words;
-use crate::tables::pair_rows;
 use crate::{Report, pairs_of};
 use machine::GpuId;
 use machine::pcie::model::{Bdf, Device, Kind};
@@ -15,6 +14,7 @@ use machine::pcie::tree::Tree;
 use outcome::finding::{Code, FindingEntry, Severity};
 use outcome::metric::Metric;
 use outcome::platform::Pair;
+use outcome::table::{Table, pair_rows};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Sizes of the drawing's parts.
@@ -45,7 +45,7 @@ struct TopologyDrawing<'a> {
     ends: BTreeSet<Bdf>,
     acs: BTreeSet<String>,
     bad: BTreeMap<Pair, (Severity, String)>,
-    lanes: BTreeMap<GpuId, u64>,
+    lanes: BTreeMap<GpuId, u32>,
     mixed: bool,
     right: f64,
     y: f64,
@@ -169,7 +169,7 @@ fn bad_pairs(report: &Report) -> BTreeMap<Pair, (Severity, String)> {
             pairs_of(finding, report).into_iter().for_each(|pair| keep(pair, finding));
         }
         let Some(worst) = bad().rev().max_by_key(|f| f.severity) else { continue };
-        pair_rows(&test.tables).filter(|row| !row.is_good()).for_each(|row| keep(row.pair, worst));
+        pair_rows(&test.tables).filter(|row| !row.is_good()).for_each(|row| keep(row.pair(), worst));
         for matrix in test.matrices.iter().filter(|matrix| matrix.metric() == Some(Metric::ACCESS)) {
             let values = matrix.values.iter().enumerate();
             let cells = values
@@ -182,17 +182,11 @@ fn bad_pairs(report: &Report) -> BTreeMap<Pair, (Severity, String)> {
 }
 
 /// The fewest lanes of each GPU's link under load, if a test has measured them.
-fn lanes_under_load(report: &Report) -> BTreeMap<GpuId, u64> {
+fn lanes_under_load(report: &Report) -> BTreeMap<GpuId, u32> {
     let mut all = BTreeMap::new();
-    for table in report.tests.iter().flat_map(|test| &test.tables) {
-        let at = |name: &str| table["columns"].as_array()?.iter().position(|c| c["heading"].as_str() == Some(name));
-        let (Some(gpu), Some(link), Some(rows)) = (at("GPU"), at("link"), table["rows"].as_array()) else {
-            continue;
-        };
-        let of = |n: usize, row: &serde_json::Value| row.get(n)?.as_u64();
-        for (gpu, lanes) in
-            rows.iter().filter_map(|row| Some((GpuId::new(usize::try_from(of(gpu, row)?).ok()?), of(link, row)?)))
-        {
+    for table in report.tests.iter().flat_map(|test| &test.tables).map(Table::known) {
+        let Table::Samples(rows) = table.as_ref() else { continue };
+        for (gpu, lanes) in rows.iter().filter_map(|row| Some((row.state.gpu, row.lanes?))) {
             let least = all.entry(gpu).or_insert(lanes);
             *least = lanes.min(*least);
         }
