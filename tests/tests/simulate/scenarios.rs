@@ -196,7 +196,10 @@ fn the_report_lists_what_was_tried() {
     let of = |id: &str| tests.iter().find(|t| t["id"] == id).unwrap();
     let rows = |id: &str| of(id)["tables"][0]["rows"].as_array().unwrap().clone();
     let integrity = rows("p2p-integrity");
-    assert_eq!(integrity.len(), 12);
+    // Each engine: three kinds of memory and simple values one pair at a time, and two rows of each of two kinds all at once.
+    assert_eq!(integrity.len(), 16);
+    let simple: Vec<_> = integrity.iter().filter(|r| r[0].as_str().unwrap().ends_with("walking bits")).collect();
+    assert!(simple.len() == 2 && simple.iter().all(|row| row[5] == 2 && row[3] == 65_536), "{simple:?}");
     let small: Vec<_> = integrity.iter().filter(|r| r[0].as_str().unwrap().starts_with("odd sizes")).collect();
     assert!(small.iter().all(|row| row[5].as_u64() >= Some(1000) && row[3].as_u64() < Some(8)), "{small:?}");
     let line = of("p2p-integrity")["summary"].as_str().unwrap();
