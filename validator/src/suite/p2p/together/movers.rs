@@ -1,4 +1,4 @@
-//! Kernels and reads in the ring and from all to all, beside the copy engines' writes, which all patterns use.
+//! Kernels and reads in the ring and from all to all, or to the next GPUs, beside the copy engines' writes, which all patterns use.
 
 use super::Results;
 use super::pattern::{Pattern, PatternKind};
@@ -42,9 +42,9 @@ impl Mover {
     }
 }
 
-/// The patterns that are tried by every mover.
+/// The patterns that are tried by every mover: the ring, and from all to all or, where GPUs cannot have so many peers, to the next.
 pub(super) const fn is_tried(kind: PatternKind) -> bool {
-    matches!(kind, PatternKind::Ring | PatternKind::All)
+    matches!(kind, PatternKind::Ring | PatternKind::All | PatternKind::Next(_))
 }
 
 /// The speed of a pattern by one mover.
