@@ -224,7 +224,7 @@ impl Form<'_> {
         Some(match name {
             ExpectedRow::TABLE => Table::Expected(rows(self, lenient)?),
             PairRow::TABLE => Table::Pairs(rows(self, lenient)?),
-            // Three tables have this name; the columns tell which it is, and nobody reads single values of them.
+            // Three tables have this name. Their columns tell them apart. No reader needs a single value of them.
             TRIED => {
                 let integrity = || self.whole().map(Table::Integrity);
                 let processes = || self.whole().map(Table::Processes);
