@@ -3,6 +3,7 @@
 
 use super::level_plan::{GUARD, LevelPlan};
 use super::results::SentPattern;
+use super::simple_values;
 use super::test_gpu::{SentinelBuffer, TestGpu, counts};
 use crate::schedule::Pair;
 use crate::suite::TestContext;
@@ -19,6 +20,8 @@ pub(super) struct IntegrityBench<'m> {
     pub(super) context: &'m TestContext,
     pub(super) test_gpus: Vec<TestGpu<'m>>,
     pub(super) plan: LevelPlan,
+    /// The words of a transfer of simple values.
+    pub(super) simple: Vec<u32>,
     pub(super) nonces: RefCell<Nonces>,
     /// The seeds of the most recent transfers.
     pub(super) older: RefCell<Vec<u64>>,
@@ -77,6 +80,7 @@ impl<'m> IntegrityBench<'m> {
         let bench = Self {
             context,
             test_gpus,
+            simple: simple_values::all(plan.sizes.last().copied().unwrap_or_default()),
             plan,
             nonces,
             older: RefCell::default(),

@@ -18,8 +18,14 @@ pub(super) const fn block(largest: u64) -> u64 {
     bytes / 4 * 4
 }
 
+/// All words of a transfer where the largest of a level has `largest` bytes.
+pub(super) fn all(largest: u64) -> Vec<u32> {
+    let words = block(largest) / 4;
+    (0..words).map(|i| value(i, words)).collect()
+}
+
 /// Word `i` of a transfer of `words` words.
-pub(super) fn value(i: u64, words: u64) -> u32 {
+fn value(i: u64, words: u64) -> u32 {
     let part = i * PARTS / words.max(1);
     let within = |n: u64| (i / n).is_multiple_of(2);
     let alternating = |n: u64| if within(n) { 0 } else { u32::MAX };
@@ -52,13 +58,13 @@ pub(super) fn value(i: u64, words: u64) -> u32 {
 impl IntegrityBench<'_> {
     /// Tries one transfer of simple values, which the host writes and compares. True when it went well.
     pub(super) fn try_values(&self, pair: Pair, kind: TransferKind, faults: &mut Vec<Fault>) -> Result<bool, GpuError> {
-        let bytes = block(self.plan.sizes.last().copied().unwrap_or_default());
+        let expected = &self.simple;
+        let words = expected.len() as u64;
+        let bytes = words * 4;
         let transfer = Transfer { pair, kind, bytes, shift: (0, 0) };
         let prepared = self.prepare(transfer)?;
-        let words = bytes / 4;
-        let expected: Vec<u32> = (0..words).map(|i| value(i, words)).collect();
         let (sender, receiver) = (prepared.sender, prepared.receiver);
-        for (i, value) in (0..).zip(&expected) {
+        for (i, value) in (0..).zip(expected) {
             sender.host.set_word(i, *value);
         }
         sender.stream.copy_in(prepared.source, sender.host.span(0, bytes)?)?;
@@ -70,7 +76,7 @@ impl IntegrityBench<'_> {
             self.restore_sentinels(&prepared)?;
             return Ok(true);
         }
-        let arrived = sender.words(prepared.source, 0, words)?.words == expected;
+        let arrived = sender.words(prepared.source, 0, words)?.words == *expected;
         let place = usize::try_from(counts.first.unwrap_or_default()).unwrap_or_default();
         let sample = |words: &[u32]| words.iter().skip(place).take(SAMPLE).copied().collect::<Vec<_>>();
         let traces = Traces {
@@ -79,12 +85,12 @@ impl IntegrityBench<'_> {
             first: prepared.first,
             seed: prepared.seed,
             found: sample(&found),
-            expected: Some(sample(&expected)),
+            expected: Some(sample(expected)),
         };
         let what = if !arrived || counts.looked != words {
             FaultKind::Checker("the host cannot write these values and read them back")
         } else {
-            FaultKind::Data(classify(&found, &expected, &counts))
+            FaultKind::Data(classify(&found, expected, &counts))
         };
         faults.push(Fault { transfer, what, traces, times: None, circumstance: Circumstance::SimpleValues });
         self.reset_sentinels()?;
@@ -117,7 +123,7 @@ mod tests {
     const SENTINEL: u64 = 0x9e37_79b9_7f4a_7c15;
 
     fn sent() -> Vec<u32> {
-        (0..WORDS).map(|i| value(i, WORDS)).collect()
+        all(BLOCK)
     }
 
     fn seen(change: impl FnOnce(&mut Vec<u32>)) -> Option<DataFault> {
