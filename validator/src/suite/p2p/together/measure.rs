@@ -1,7 +1,7 @@
 //! Takes the samples: each pair alone, then the patterns.
 
 use super::movers::{MOVERS, Mover, MoverSpeed, is_tried};
-use super::pattern::{Pattern, PatternKind, fewer_peers, patterns};
+use super::pattern::{Pattern, PatternKind, few_peers_each, fewer_peers, patterns, unordered};
 use super::switches::{SwitchSpeed, SwitchTransfers};
 use super::{PatternSpeeds, Results, mixed, switches};
 use crate::schedule::Pair;
@@ -240,24 +240,34 @@ impl Run<'_, '_> {
         self.total(flows)
     }
 
-    /// Mixed traffic of all pairs, or of as many as a GPU can have peers, with copies to and from the host.
+    /// Mixed traffic of all pairs at once, or of as many at a time as a GPU can have peers, with copies to and from the host.
     fn mixed(&mut self) -> Result<(), Box<Finding>> {
-        let many = |kind| matches!(kind, PatternKind::All | PatternKind::Next(_));
-        let ran = self.results.speeds.iter().find(|speeds| many(speeds.pattern.kind));
-        let Some(pattern) = ran.map(|speeds| speeds.pattern.clone()) else { return Ok(()) };
-        let access = RoundAccess::of(self.context, &pattern.access())?;
-        if !access.without_access.is_empty() {
+        let gpus = self.bench.gpus();
+        let is_all = |speeds: &PatternSpeeds| speeds.pattern.kind == PatternKind::All;
+        let groups = match self.results.speeds.iter().find(|speeds| is_all(speeds)) {
+            Some(all) => vec![all.pattern.pairs.clone()],
+            None => few_peers_each(gpus),
+        };
+        self.context.doing("locking the host's memory");
+        let load =
+            HostLoad::new(self.bench, self.context.clique()?).map_err(|e| fault_finding(Subject::Machine, &e))?;
+        groups.into_iter().try_for_each(|pairs| self.mixed_group(pairs, &load))
+    }
+
+    /// Mixed traffic of those of these pairs that have peer access.
+    fn mixed_group(&mut self, mut pairs: Vec<Pair>, load: &HostLoad) -> Result<(), Box<Finding>> {
+        let access = RoundAccess::of(self.context, &unordered(&pairs))?;
+        pairs.retain(|pair| access.pairs.contains(&pair.sorted()));
+        if pairs.is_empty() {
             return Ok(());
         }
         let broken = |e: gpu::GpuError| fault_finding(Subject::Machine, &e);
-        self.context.doing("locking the host's memory");
-        let load = HostLoad::new(self.bench, self.context.clique()?).map_err(broken)?;
         for round in 0..mixed::ROUNDS {
-            let flows = mixed::flows(&pattern, self.bench.gpus(), round, |flow| self.bench.for_peer(flow));
+            let flows = mixed::flows(&pairs, self.bench.gpus(), round, |flow| self.bench.for_peer(flow));
             let all: u64 = flows.iter().map(Flow::total).sum();
             let count = flows.len();
             self.context.doing(format!("{count} reads and writes by kernels and copy engines, and copies to the host"));
-            let (timed, wrong) = self.bench.run_with_host(&[flows], &load, HOST_COPIES).map_err(broken)?;
+            let (timed, wrong) = self.bench.run_with_host(&[flows], load, HOST_COPIES).map_err(broken)?;
             self.results.findings.extend(wrong.map(|wrong| mixed::wrong_host_copy(&wrong)));
             for timed in timed {
                 match timed.wrong {

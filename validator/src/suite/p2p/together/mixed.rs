@@ -2,7 +2,6 @@
 //! time, neighbours use both, and every GPU copies to and from the host's memory meanwhile. Its data is checked; its
 //! speed is only shown, since the sum depends on how the engines share a GPU.
 
-use super::pattern::Pattern;
 use crate::schedule::Pair;
 use crate::suite::benchmark::{CopyMethod, Flow, Side, WrongHostCopy};
 use crate::suite::shared::transfer::unanswered;
@@ -17,7 +16,7 @@ const TIMES: u32 = 2;
 pub(super) const MORE: usize = 2;
 
 /// The transfers of round `round`, all at once; `place`: gives a transfer its part of the buffers.
-pub(super) fn flows(pattern: &Pattern, gpus: usize, round: usize, place: impl Fn(Flow) -> Flow) -> Vec<Flow> {
+pub(super) fn flows(pairs: &[Pair], gpus: usize, round: usize, place: impl Fn(Flow) -> Flow) -> Vec<Flow> {
     let flow = |pair: Pair, reads: bool, kernel: bool| {
         let method = if kernel { CopyMethod::Sm } else { CopyMethod::Ce };
         let by = if reads { Side::Target } else { Side::Source };
@@ -38,7 +37,7 @@ pub(super) fn flows(pattern: &Pattern, gpus: usize, round: usize, place: impl Fn
         let second = Flow { bytes: half, ..other }.at(whole.from + half, whole.to + half);
         vec![Flow { bytes: half, ..whole }, second]
     };
-    pattern.pairs.iter().flat_map(one).collect()
+    pairs.iter().flat_map(one).collect()
 }
 
 /// The finding about wrong data of a copy between a GPU and the host.
@@ -62,7 +61,7 @@ mod tests {
 
     fn all(gpus: usize, round: usize) -> Vec<Flow> {
         let pattern = patterns(gpus).into_iter().find(|p| p.kind == PatternKind::All).unwrap();
-        flows(&pattern, gpus, round, |flow| Flow { bytes: 1 << 20, ..flow }.at(1 << 20, 2 << 20))
+        flows(&pattern.pairs, gpus, round, |flow| Flow { bytes: 1 << 20, ..flow }.at(1 << 20, 2 << 20))
     }
 
     #[test]

@@ -47,11 +47,16 @@ impl fmt::Display for PatternKind {
 impl Pattern {
     /// The unordered pairs that need peer access.
     pub(super) fn access(&self) -> Vec<Pair> {
-        let mut pairs: Vec<_> = self.pairs.iter().map(|pair| pair.sorted()).collect();
-        pairs.sort_unstable();
-        pairs.dedup();
-        pairs
+        unordered(&self.pairs)
     }
+}
+
+/// The unordered pairs among these, each once.
+pub(super) fn unordered(pairs: &[Pair]) -> Vec<Pair> {
+    let mut pairs: Vec<_> = pairs.iter().map(|pair| pair.sorted()).collect();
+    pairs.sort_unstable();
+    pairs.dedup();
+    pairs
 }
 
 /// This many shifts show what the links between the GPUs carry.
@@ -86,6 +91,12 @@ pub(super) fn patterns(gpus: usize) -> Vec<Pattern> {
 /// Replaces all to all where that needs more peers than a GPU can have.
 pub(super) fn fewer_peers(gpus: usize) -> Option<Pattern> {
     (gpus > 2 * NEXT).then(|| Pattern { kind: PatternKind::Next(NEXT), pairs: nearest(gpus, NEXT) })
+}
+
+/// All ordered pairs in parts in each of which no GPU has more peers than it can have without NVSwitch.
+pub(super) fn few_peers_each(gpus: usize) -> Vec<Vec<Pair>> {
+    let shifts: Vec<_> = (1..gpus).collect();
+    shifts.chunks(NEXT).map(|some| some.iter().flat_map(|n| shifted(gpus, *n)).collect()).collect()
 }
 
 /// Each GPU to the `most` that follow it, ordered by shift: then GPUs that send one transfer after the other
@@ -145,6 +156,22 @@ mod tests {
     fn access_is_asked_for_once_for_each_pair() {
         let all = patterns(3).remove(2);
         assert_eq!(all.access(), [Pair::of(0, 1), Pair::of(0, 2), Pair::of(1, 2)]);
+    }
+
+    #[test]
+    fn parts_with_few_peers_have_every_pair_once() {
+        for gpus in 2..=16 {
+            let parts = few_peers_each(gpus);
+            let mut all: Vec<_> = parts.concat();
+            all.sort_unstable();
+            let expected: Vec<_> = Pair::all(gpus).filter(|pair| pair.from != pair.to).collect();
+            assert_eq!(all, expected, "{gpus}");
+            for part in parts {
+                let of_gpu_0 = part.iter().filter(|p| p.from.index() == 0 || p.to.index() == 0);
+                let peers: std::collections::BTreeSet<_> = of_gpu_0.map(|pair| pair.sorted()).collect();
+                assert!(peers.len() <= 2 * NEXT, "{gpus}: {peers:?}");
+            }
+        }
     }
 
     #[test]
