@@ -45,9 +45,8 @@ impl Engine {
         let mut faulty = BTreeMap::new();
         if owner != by {
             let all = self.peer_transfer(by, (from, to), (EngineKind::Sm, way), spans, TAG, [0, 0]);
-            // A fault that only slows a route down changes no page.
-            let spoils = |f: &Fault| !matches!(f.kind, Kind::Slow | Kind::Late);
-            let meets = |all| self.scenario.fault.iter().any(|f| spoils(f) && f.concerns(&all));
+            // A fault that leaves the data as it is changes no page.
+            let meets = |all| self.scenario.fault.iter().any(|f| !leaves_data(f) && f.concerns(&all));
             let concerned = all.is_some_and(meets);
             for page in tags.all().filter(|_| concerned) {
                 let one = Span { offset: tags.place(page), bytes: TAG, ..span.clone() };
@@ -195,6 +194,12 @@ impl Engine {
         }
         self.tally(by, out, all)
     }
+}
+
+/// Whether all data arrives unchanged, only later or by another path.
+fn leaves_data(fault: &Fault) -> bool {
+    use Kind::{Collapse, Detour, Late, Narrow, Slow, SwitchCollapse};
+    matches!(fault.kind, Slow | Late | Narrow | Collapse | SwitchCollapse | Detour)
 }
 
 /// The transfer of one tag, written or read.
