@@ -10,8 +10,8 @@ use super::types::{
     WorkloadMode,
 };
 use super::values;
-use contract::config::NODES_SIZE;
-use contract::config::layers::Layers;
+use contract::config_format::NODES_SIZE;
+use contract::config_format::layers::Layers;
 use std::time::Duration;
 
 type Merged = Layers<Settings>;

@@ -9,10 +9,10 @@ use super::types::{
     Screen, ScreenView, Serial, TimeSource, WatchdogMode, WorkloadMode,
 };
 use super::values;
-use contract::config::AllowedLayers;
-use contract::config::layers::Sections;
-use contract::config::table::Section;
-use contract::config::value::{Entries, Flag, List, Perhaps, Seconds, Text, TextOrNone, Whole, Words};
+use contract::config_format::AllowedLayers;
+use contract::config_format::layers::Sections;
+use contract::config_format::table::Section;
+use contract::config_format::value::{Entries, Flag, List, Perhaps, Seconds, Text, TextOrNone, Whole, Words};
 use contract::section;
 use std::collections::BTreeMap;
 use std::net::IpAddr;

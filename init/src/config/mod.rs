@@ -12,12 +12,12 @@ pub mod signature;
 pub mod types;
 pub mod values;
 
-pub use contract::config::{LARGEST, LayerSource, error};
+pub use contract::config_format::{LARGEST, LayerSource, error};
 
 use cmdline::KernelWord;
-use contract::config::layers::{Layer, Layers};
-use contract::config::value::Rule;
-use contract::config::{Deadline, NODES_SIZE, NODES_TIMEOUT, VALIDATE_TIMEOUT};
+use contract::config_format::layers::{Layer, Layers};
+use contract::config_format::value::Rule;
+use contract::config_format::{Deadline, NODES_SIZE, NODES_TIMEOUT, VALIDATE_TIMEOUT};
 use contract::section;
 use error::ConfigError;
 use keys::Settings;

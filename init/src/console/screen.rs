@@ -3,12 +3,10 @@
 //! device.
 
 use crate::config::types::{BootSource, Console as Settings, Screen, ScreenView};
+use contract::pci_vendor;
 use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
-
-/// NVIDIA's PCI vendor number.
-const NVIDIA: &str = "0x10de";
 
 /// Drivers that show a framebuffer set up by the firmware; simpledrm is registered as `simple-framebuffer`,
 /// as simplefb is.
@@ -76,7 +74,7 @@ pub fn gpus_with_display(sys: &Path) -> Vec<String> {
     names
         // Checked first, because few devices have this file.
         .filter(|name| says(&devices.join(name), "boot_vga", "1"))
-        .filter(|name| says(&devices.join(name), "vendor", NVIDIA))
+        .filter(|name| says(&devices.join(name), "vendor", pci_vendor::NVIDIA))
         .collect()
 }
 

@@ -138,8 +138,8 @@ fn of_kernel(folder: &Path, name: &str, found: &mut Vec<ModuleCandidate>) -> Res
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::driver::elf::sample;
     use crate::sample::files;
+    use contract::elf::sample;
 
     fn module(texts: &str) -> Vec<u8> {
         sample(".modinfo", texts.as_bytes())

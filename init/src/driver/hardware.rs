@@ -1,10 +1,10 @@
 //! Finds the NVIDIA devices on the PCI bus from what the kernel recorded at enumeration; this accesses no
 //! device.
 
+use contract::pci_vendor;
 use std::fs;
 use std::path::Path;
 
-const VENDOR: &str = "0x10de";
 /// Display controllers of every kind.
 const DISPLAY: &str = "0x03";
 /// One that drives no display.
@@ -48,7 +48,7 @@ impl Hardware {
                 let path = entry.path().join(name);
                 fs::read_to_string(&path).map(|text| text.trim().to_owned()).map_err(|e| failed(&path, e))
             };
-            if read("vendor")? != VENDOR {
+            if read("vendor")? != pci_vendor::NVIDIA {
                 continue;
             }
             let address = entry.file_name().to_string_lossy().into_owned();

@@ -7,7 +7,6 @@ pub mod candidate;
 pub mod causes;
 pub mod compatibility;
 pub mod description;
-pub mod elf;
 pub mod hardware;
 pub mod image;
 pub mod in_force;

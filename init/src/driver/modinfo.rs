@@ -1,7 +1,7 @@
 //! Parses a module's `.modinfo` section: `key=value` texts, each followed by a zero byte.
 
-use super::elf::{self, ElfError};
 use crate::sys::terminal::printable;
+use contract::elf::{self, ElfError};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;

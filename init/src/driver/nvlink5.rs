@@ -7,12 +7,11 @@
 //! device nodes) and "Getting Started with NVLink Subnet Manager"; IsSMdisabled is bit 10 of the capability mask in the
 //! InfiniBand specification (`PortInfo`). Public start scripts (Bottlerocket, NVRC, Talos) select the port in the same way.
 
+use contract::pci_vendor;
 use std::fs::{self, File};
 use std::io::Read;
 use std::path::Path;
 
-/// The vendor of ConnectX cards.
-const VENDOR: &str = "0x15b3";
 /// "Network controller, InfiniBand".
 const INFINIBAND: &str = "0x0207";
 /// What the VPD of a function for management contains, as NVIDIA's own start script searches for it.
@@ -49,7 +48,7 @@ pub fn bridges(sys: &Path) -> Result<Vec<String>, String> {
     let is_bridge = |path: &Path| {
         let is =
             |name: &str, start: &str| fs::read_to_string(path.join(name)).is_ok_and(|text| text.starts_with(start));
-        is("vendor", VENDOR) && is("class", INFINIBAND) && is_for_management(&vpd(&path.join("vpd")))
+        is("vendor", pci_vendor::MELLANOX) && is("class", INFINIBAND) && is_for_management(&vpd(&path.join("vpd")))
     };
     let found = entries.flatten().filter(|entry| is_bridge(&entry.path()));
     let mut found: Vec<_> = found.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();

@@ -62,14 +62,10 @@ pub fn modules_dep(input: &str) {
 /// A module's file from an untrusted medium: the section is found or rejected without reading outside of the file, and the
 /// text that is read is in the file.
 pub fn modinfo(file: &[u8]) {
-    use firstlight_init::driver::elf::section;
+    use contract::elf::section_of;
     use firstlight_init::driver::modinfo::Modinfo;
 
-    let read = |at: u64, size: usize| {
-        let at = usize::try_from(at).ok()?;
-        Some(file.get(at..at.checked_add(size)?)?.to_vec())
-    };
-    if let Ok(found) = section(&read, b".modinfo") {
+    if let Ok(found) = section_of(file, b".modinfo") {
         assert!(found.len() <= file.len());
         let info = Modinfo::parse(&found);
         for key in ["version", "vermagic", "srcversion", "firstlight.patch"] {

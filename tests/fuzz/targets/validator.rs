@@ -72,10 +72,10 @@ pub fn kmsg(bytes: &[u8]) {
 /// The sources of information about NVIDIA's driver: a module's file, init's account, the driver's own texts. Whatever they
 /// contain, parsing them terminates, and a field is never longer than its text.
 pub fn driver_evidence(bytes: &[u8]) {
-    use machine::host::nvidia::{account, elf, gpus, params, version};
+    use machine::host::nvidia::{account, gpus, modinfo, params, version};
     use outcome::finding::Finding;
 
-    let fields = elf::modinfo(bytes).unwrap_or_default();
+    let fields = modinfo::fields(bytes).unwrap_or_default();
     assert!(fields.iter().all(|(name, value)| name.len() + value.len() < bytes.len()));
     if let Ok(account) = account::parse(bytes) {
         let findings: Vec<Finding> = account::findings(&account);

@@ -12,7 +12,7 @@ use crate::boot::qemu::{Processor, Qemu};
 use crate::boot::watch::{MachineLoad, RunningMachine, Slot, UserAction, Watch};
 use crate::error::{Error, Result};
 use crate::fakepci::Topology;
-use crate::image::{ALIGNED, Image};
+use crate::image::{ALIGNED, Image, workspace};
 use crate::overlay::{self, Overlay};
 use crate::times;
 use std::ffi::OsString;
@@ -49,6 +49,16 @@ pub struct Boot {
     recover: bool,
     actions: Vec<(String, UserAction)>,
     load: MachineLoad,
+}
+
+/// The stages of every boot, in order, as `boot()` of init names them.
+///
+/// # Panics
+/// init's source cannot be read.
+#[must_use]
+pub fn stages_of_boot() -> Vec<String> {
+    let source = fs::read_to_string(workspace().join("init/src/main.rs")).expect("init's main.rs can be read");
+    source.split(".stage(\"").skip(1).filter_map(|rest| rest.split('"').next()).map(str::to_owned).collect()
 }
 
 /// The initrd that the kernel unpacks.

@@ -1,6 +1,7 @@
 //! Does the documentation hold together? Links lead to files, the book leaves out no page, and a decision has all its parts.
 
 use super::{files, text};
+use harness::boot::stages_of_boot;
 use harness::workspace;
 use std::path::Path;
 
@@ -68,6 +69,37 @@ fn the_table_of_driver_versions_and_the_list_of_seen_ones_agree() {
     assert_eq!(listed, versions, "docs/driver-versions.md (left) and seen.toml (right) differ");
     let count = format!("{} versions, looked at on {}:", versions.len(), seen["date"].as_str().unwrap());
     assert!(table.contains(&count) && versions.len() > 50, "the table does not say: {count}");
+}
+
+/// The line leaves out the stages whose result most readers do not need; those that it names are stages, in their order.
+#[test]
+fn pages_name_the_stages_of_the_boot_in_their_order() {
+    for page in ["README.md", "ARCHITECTURE.md", "docs/boot.md"] {
+        let text = text(page);
+        let line = text.lines().find_map(|line| line.strip_prefix("kernel > ")).unwrap_or_default();
+        let mut stages = stages_of_boot().into_iter();
+        for named in line.split(" > ") {
+            assert!(stages.any(|stage| stage == named), "{page}: {named:?} is no stage, or does not come here: {line}");
+        }
+    }
+}
+
+/// Developers look for a file by these pages. A word in backticks is a path if its first part is a folder of the repository.
+#[test]
+fn files_that_pages_for_developers_name_exist() {
+    for page in ["ARCHITECTURE.md", "CONTRIBUTING.md", "findings/README.md"] {
+        let text = text(page);
+        let quoted = text.split('`').skip(1).step_by(2).map(|words| words.split([' ', ':']).next().unwrap_or_default());
+        let is_path = |word: &&str| {
+            let folder = word.split_once('/').is_some_and(|(top, _)| workspace().join(top).is_dir());
+            folder && !word.starts_with("target/") && !word.contains(['*', '<', '{', '('])
+        };
+        let paths: Vec<_> = quoted.filter(is_path).collect();
+        assert!(page == "findings/README.md" || paths.len() > 20, "the search finds {} paths in {page}", paths.len());
+        for path in paths {
+            assert!(workspace().join(path).exists(), "{page} names {path}, which does not exist");
+        }
+    }
 }
 
 #[test]

@@ -58,6 +58,18 @@ pub fn section(read: &dyn Fn(u64, usize) -> Option<Vec<u8>>, name: &[u8]) -> Res
     Err(ElfError::Absent)
 }
 
+/// The same for a file that is in memory.
+///
+/// # Errors
+/// [`ElfError`]
+pub fn section_of(file: &[u8], name: &[u8]) -> Result<Vec<u8>, ElfError> {
+    let read = |at: u64, size: usize| {
+        let at = usize::try_from(at).ok()?;
+        Some(file.get(at..at.checked_add(size)?)?.to_vec())
+    };
+    section(&read, name)
+}
+
 fn u16_at(bytes: &[u8], at: usize) -> Result<usize, ElfError> {
     number(bytes, at, 2).and_then(|n| usize::try_from(n).ok()).ok_or(ElfError::Damaged)
 }
@@ -69,8 +81,13 @@ fn number(bytes: &[u8], at: usize, size: usize) -> Option<u64> {
 }
 
 /// The smallest ELF file with one section of that name.
-#[cfg(test)]
-pub(crate) fn sample(name: &str, content: &[u8]) -> Vec<u8> {
+///
+/// # Panics
+/// Never: the numbers fit.
+#[cfg(any(test, feature = "samples"))]
+#[must_use]
+#[expect(clippy::indexing_slicing, reason = "the header has all these places")]
+pub fn sample(name: &str, content: &[u8]) -> Vec<u8> {
     let names = format!("\0.shstrtab\0{name}\0");
     let mut file = vec![0; 64];
     file[..6].copy_from_slice(b"\x7fELF\x02\x01");
@@ -99,26 +116,18 @@ pub(crate) fn sample(name: &str, content: &[u8]) -> Vec<u8> {
 mod tests {
     use super::*;
 
-    fn find(file: &[u8], name: &[u8]) -> Result<Vec<u8>, ElfError> {
-        let read = |at: u64, size: usize| {
-            let at = usize::try_from(at).ok()?;
-            Some(file.get(at..at.checked_add(size)?)?.to_vec())
-        };
-        section(&read, name)
-    }
-
     #[test]
     fn a_section_is_found_by_its_name() {
         let file = sample(".modinfo", b"license=Dual MIT/GPL\0");
-        assert_eq!(find(&file, b".modinfo").unwrap(), b"license=Dual MIT/GPL\0");
-        assert_eq!(find(&file, b".mod"), Err(ElfError::Absent));
+        assert_eq!(section_of(&file, b".modinfo").unwrap(), b"license=Dual MIT/GPL\0");
+        assert_eq!(section_of(&file, b".mod"), Err(ElfError::Absent));
     }
 
     #[test]
     fn no_cut_file_is_read_beyond_its_end() {
         let file = sample(".modinfo", b"a=b\0");
         for end in 0..file.len() {
-            assert!(find(&file[..end], b".modinfo").is_err(), "{end}");
+            assert!(section_of(&file[..end], b".modinfo").is_err(), "{end}");
         }
     }
 
@@ -128,8 +137,8 @@ mod tests {
         for at in [0x28, 0x29, 0x2f, 0x3a, 0x3d, 0x3e] {
             let mut file = whole.clone();
             file[at] = 0xff;
-            assert_eq!(find(&file, b".modinfo"), Err(ElfError::Damaged), "{at}");
+            assert_eq!(section_of(&file, b".modinfo"), Err(ElfError::Damaged), "{at}");
         }
-        assert_eq!(find(b"\x7fELF\x01\x01", b".modinfo"), Err(ElfError::NotElf));
+        assert_eq!(section_of(b"\x7fELF\x01\x01", b".modinfo"), Err(ElfError::NotElf));
     }
 }

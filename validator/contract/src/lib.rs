@@ -1,12 +1,14 @@
 //! The formats that init and the validator share: documents, console lines and single words. Only types and
 //! their text forms: nothing here reads files, makes decisions or acts.
 
-pub mod config;
+pub mod config_format;
 pub mod driver;
+pub mod elf;
 pub mod kmsg;
 pub mod last_line;
 pub mod mark;
 pub mod outcome;
+pub mod pci_vendor;
 pub mod recovery;
 pub mod screen;
 pub mod text;

@@ -2,13 +2,14 @@
 //! isolate, and ConnectX-8 Data Direct, which needs its own settings. ACS stays only on their own path to the
 //! root. Pure.
 
+use contract::pci_vendor;
 use machine::pcie::model::{Bdf, Device, Fabric};
 use machine::pcie::tree::Tree;
 use std::collections::BTreeMap;
 
 /// NVIDIA's ConnectX-8 Data Direct function (drivers/infiniband/hw/mlx5/data_direct.c): it needs
 /// the ACS bits that its own tools set.
-const DATA_DIRECT: (&str, &str) = ("0x15b3", "0x2100");
+const DATA_DIRECT: (&str, &str) = (pci_vendor::MELLANOX, "0x2100");
 
 /// Each function whose ACS must stay as it is: the function that needs this, and why it needs it.
 pub type KeptAcs = BTreeMap<Bdf, (Bdf, String)>;

@@ -8,7 +8,7 @@ use crate::read::text_of;
 use crate::runner::Runner;
 use crate::step::{Action, By, Change, Edited, Plan, line, paths};
 use crate::{SetupError, SetupResult, edits, files};
-use machine::host::nvidia::elf::{modinfo, value};
+use machine::host::nvidia::modinfo::{self, value};
 use machine::root::Root;
 use std::collections::BTreeMap;
 
@@ -180,7 +180,7 @@ fn built(root: &Root, version: &str, release: &str) -> SetupResult<()> {
         return Ok(());
     }
     let bytes = root.read(&file).map_err(|e| SetupError::at(&file, &e))?;
-    let fields = modinfo(&bytes).ok_or_else(|| SetupError::at(&file, &"is not a module"))?;
+    let fields = modinfo::fields(&bytes).ok_or_else(|| SetupError::at(&file, &"is not a module"))?;
     match (value(&fields, "version"), value(&fields, "firstlight.patch")) {
         (Some(found), Some(_)) if found == version => Ok(()),
         (Some(found), Some(_)) => Err(SetupError::at(&file, &format!("is {found}; expected {version}"))),

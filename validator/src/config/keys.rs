@@ -4,8 +4,8 @@
 use super::value::{OneOf, TestIds, absolute, groups, leaves, positive, rendezvous, text, words};
 use super::{GpuName, IdentityPolicy, Leaf, Level, Limit};
 use crate::net::meeting::Token;
-use contract::config::value::{Custom, Flag, List, Perhaps, Seconds, Text, Whole, Words};
-use contract::config::{NODES_TIMEOUT, VALIDATE_TIMEOUT};
+use contract::config_format::value::{Custom, Flag, List, Perhaps, Seconds, Text, Whole, Words};
+use contract::config_format::{NODES_TIMEOUT, VALIDATE_TIMEOUT};
 use contract::{choice, section};
 use fabric::acs::AcsPolicy;
 use fabric::rebar::RebarChoice;
@@ -156,9 +156,9 @@ mod tests {
     #[test]
     fn the_keys_that_init_reads_as_well_are_keys_of_the_validator() {
         let mut config = crate::config::Config::default();
-        let sections = contract::config::layers::Sections::all(&mut config);
+        let sections = contract::config_format::layers::Sections::all(&mut config);
         let keys: Vec<_> = sections.iter().flat_map(|section| section.keys()).map(|key| key.name()).collect();
-        for key in [VALIDATE_TIMEOUT.key, NODES_TIMEOUT.key, contract::config::NODES_SIZE] {
+        for key in [VALIDATE_TIMEOUT.key, NODES_TIMEOUT.key, contract::config_format::NODES_SIZE] {
             assert!(keys.iter().any(|known| known == key), "{key}");
         }
     }

@@ -7,15 +7,15 @@ mod keys;
 mod limit;
 mod value;
 
-pub use contract::config::error::ConfigError;
+pub use contract::config_format::error::ConfigError;
 pub use group::{GpuName, Leaf, numbered};
 pub use keys::{Expect, Fabric, IommuPolicy, Nodes, Validate};
 pub use limit::Limit;
 pub use report::{IdentityPolicy, Level};
 
-use contract::config::layers::{Layer, Layers, Sections};
-use contract::config::table::Section;
-use contract::config::{LARGEST, LayerSource};
+use contract::config_format::layers::{Layer, Layers, Sections};
+use contract::config_format::table::Section;
+use contract::config_format::{LARGEST, LayerSource};
 use contract::section;
 use outcome::files;
 use serde::{Deserialize, Serialize};

@@ -3,7 +3,7 @@
 
 use super::{GpuName, Leaf};
 use clap::ValueEnum;
-use contract::config::value::{List, Raw, Refused, Rule, Text};
+use contract::config_format::value::{List, Raw, Refused, Rule, Text};
 use outcome::test;
 use std::marker::PhantomData;
 use std::path::PathBuf;

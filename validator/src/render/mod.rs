@@ -3,5 +3,5 @@
 
 pub mod list;
 pub mod nccl;
-pub mod p2p;
+pub mod nvidia_sample;
 pub mod screen;

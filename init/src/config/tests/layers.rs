@@ -240,7 +240,7 @@ fn a_word_in_no_section_is_a_key_like_others_and_no_file_has_it() {
 #[test]
 fn every_key_refuses_a_value_of_another_type() {
     let mut settings = Settings::default();
-    let sections = contract::config::layers::Sections::all(&mut settings);
+    let sections = contract::config_format::layers::Sections::all(&mut settings);
     let names: Vec<_> = sections.iter().flat_map(|section| section.keys()).map(|key| (key.section, key.key)).collect();
     assert!(names.len() > 40);
     for (section, key) in names.iter().filter(|(section, _)| !section.is_empty()) {

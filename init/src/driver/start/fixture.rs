@@ -3,9 +3,9 @@
 
 use super::*;
 use crate::driver::description::SAMPLE;
-use crate::driver::elf;
 use crate::sys::descriptors::{pair, receive_all};
 use crate::sys::mount::unshare_mounts;
+use contract::elf;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;

@@ -1,7 +1,7 @@
 use super::fixture::{FakeMachine, GPU, MODINFO, PARAMETERS, accepts_gpu, log};
 use super::*;
-use crate::driver::elf;
 use crate::driver::report::Outcome;
+use contract::elf;
 use std::fs;
 use std::io;
 

@@ -63,7 +63,7 @@ pub trait Section {
 /// key: Type = default, rule;
 /// ```
 ///
-/// The rule is a [`Rule`](crate::config::value::Rule) for the type. Options may follow it: `layers(..)` with the layers that
+/// The rule is a [`Rule`](crate::config_format::value::Rule) for the type. Options may follow it: `layers(..)` with the layers that
 /// may set it, `entries(true)`, `secret(true)`, and `example("..")`, the value that the page shows in place of the default. Attributes stand in
 /// brackets without `#`. Fields behind `derived:` have no key: the owner of the section sets them.
 #[macro_export]
@@ -100,18 +100,18 @@ macro_rules! section {
             }
         }
 
-        impl $crate::config::table::Section for $Type {
+        impl $crate::config_format::table::Section for $Type {
             fn name(&self) -> &'static str {
                 $section
             }
 
-            fn keys(&self) -> &'static [$crate::config::table::Key] {
-                const KEYS: &[$crate::config::table::Key] = &[$(
-                    $crate::config::table::Key {
+            fn keys(&self) -> &'static [$crate::config_format::table::Key] {
+                const KEYS: &[$crate::config_format::table::Key] = &[$(
+                    $crate::config_format::table::Key {
                         $(layers: $layers,)?
                         $(entries: $entries,)?
                         $(secret: $secret,)?
-                        ..$crate::config::table::Key::new($section, stringify!($key))
+                        ..$crate::config_format::table::Key::new($section, stringify!($key))
                     },
                 )*];
                 KEYS
@@ -120,13 +120,13 @@ macro_rules! section {
             fn set(
                 &mut self,
                 key: &str,
-                raw: $crate::config::value::Raw<'_>,
-            ) -> Option<Result<(), $crate::config::table::Refusal>> {
-                use $crate::config::value::Rule;
+                raw: $crate::config_format::value::Raw<'_>,
+            ) -> Option<Result<(), $crate::config_format::table::Refusal>> {
+                use $crate::config_format::value::Rule;
                 $(
                     if key == stringify!($key) {
                         let rule = $rule;
-                        return Some(rule.set(raw, &mut self.$key).map_err(|why| $crate::config::table::Refusal {
+                        return Some(rule.set(raw, &mut self.$key).map_err(|why| $crate::config_format::table::Refusal {
                             why,
                             allowed: Rule::<$T>::allowed(&rule),
                         }));
@@ -136,7 +136,7 @@ macro_rules! section {
             }
 
             fn allowed(&self, key: &str) -> String {
-                use $crate::config::value::Rule;
+                use $crate::config_format::value::Rule;
                 $(
                     if key == stringify!($key) {
                         return Rule::<$T>::allowed(&$rule);
@@ -149,10 +149,10 @@ macro_rules! section {
         impl $Type {
             /// Its part of the page of settings.
             #[must_use]
-            pub fn page() -> $crate::config::page::SectionPage {
-                use $crate::config::value::Rule;
-                let keys = <Self as $crate::config::table::Section>::keys(&Self::default());
-                let mut page = $crate::config::page::SectionPage::new($section, concat!($($about),+), keys);
+            pub fn page() -> $crate::config_format::page::SectionPage {
+                use $crate::config_format::value::Rule;
+                let keys = <Self as $crate::config_format::table::Section>::keys(&Self::default());
+                let mut page = $crate::config_format::page::SectionPage::new($section, concat!($($about),+), keys);
                 $(
                     let (rule, default, example) = ($rule, Self::default().$key, None::<&'static str>);
                     $(let example = example.or(Some($example));)?
@@ -162,9 +162,9 @@ macro_rules! section {
                         Rule::<$T>::hint(&rule),
                         example.map(str::to_owned).or_else(|| Rule::<$T>::toml(&rule, &default)),
                         |text| {
-                            let value = $crate::config::value::parse(text);
+                            let value = $crate::config_format::value::parse(text);
                             let mut read = <Self as Default>::default();
-                            let raw = $crate::config::value::Raw::Toml(value.as_ref()?);
+                            let raw = $crate::config_format::value::Raw::Toml(value.as_ref()?);
                             rule.set(raw, &mut read.$key).ok()?;
                             Some(read.$key == default)
                         },
@@ -177,7 +177,7 @@ macro_rules! section {
 }
 
 /// Defines an enum whose values are words: `Variant = "word"`. It gets `WORDS` for the rule
-/// [`Words`](crate::config::value::Words), `word()` and `Display`.
+/// [`Words`](crate::config_format::value::Words), `word()` and `Display`.
 #[macro_export]
 macro_rules! choice {
     (

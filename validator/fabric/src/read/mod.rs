@@ -7,6 +7,7 @@ mod device;
 mod roles;
 
 use crate::{judge, rebar};
+use contract::pci_vendor;
 use device::RegisterAddresses;
 use machine::host::platform::peers_of;
 use machine::host::{cpu, iommu, nvidia};
@@ -21,8 +22,6 @@ use std::io;
 
 /// Where Linux lists PCI functions.
 const DEVICES: &str = "sys/bus/pci/devices";
-/// NVIDIA Corporation.
-const NVIDIA: &str = "0x10de";
 
 /// Why the fabric could not be read.
 #[derive(Debug, thiserror::Error)]
@@ -148,7 +147,7 @@ fn name_models(root: &Root, devices: &mut [Device]) {
 
 /// A virtual function of a GPU does not count as a GPU.
 fn is_gpu(device: &Device) -> bool {
-    device.physfn.is_none() && device.vendor == NVIDIA && device.class.starts_with("0x03")
+    device.physfn.is_none() && device.vendor == pci_vendor::NVIDIA && device.class.starts_with("0x03")
 }
 
 fn is_nic(device: &Device) -> bool {

@@ -2,9 +2,8 @@
 //! paths matter here: a Wi-Fi card or a board's management port never accesses a GPU. Pure.
 
 use super::model::{Bdf, Device, Fabric, Rdma};
+use contract::pci_vendor;
 
-/// Mellanox and NVIDIA: every Ethernet function of theirs that Linux has a driver for supports RDMA (`mlx4`, `mlx5`).
-const MELLANOX: &str = "0x15b3";
 /// Class InfiniBand, and class fabric (Omni-Path).
 const FABRICS: [&str; 2] = ["0x0207", "0x0208"];
 
@@ -15,7 +14,8 @@ pub fn exchanges(device: &Device, rdma: &[Rdma]) -> bool {
     let network = device.class.starts_with("0x02");
     let fabric = FABRICS.iter().any(|class| device.class.starts_with(class));
     let own = rdma.iter().any(|r| r.bdf == device.bdf || Some(r.bdf) == device.physfn);
-    network && (own || fabric || device.vendor == MELLANOX)
+    // Every Ethernet function of Mellanox for which Linux has a driver supports RDMA (mlx4, mlx5).
+    network && (own || fabric || device.vendor == pci_vendor::MELLANOX)
 }
 
 /// All such functions of a fabric, ordered by address.

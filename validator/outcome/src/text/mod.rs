@@ -5,7 +5,7 @@ pub mod names;
 pub mod time;
 mod wrap;
 
-pub use contract::config::error::shown;
+pub use contract::config_format::error::shown;
 pub use contract::text::is_invisible;
 pub use wrap::{at_width, width, wrapped};
 

@@ -10,7 +10,7 @@ pub mod html;
 pub mod junit;
 pub mod last_line;
 pub mod number;
-pub mod pairs;
+pub mod pair_matrix;
 pub mod prometheus;
 pub mod text;
 pub mod words;

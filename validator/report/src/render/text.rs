@@ -3,7 +3,7 @@
 //! the answer before the rows. The program colors the words of a terminal where it writes them.
 
 use crate::render::last_line::last_line;
-use crate::render::pairs::pairs;
+use crate::render::pair_matrix::pairs;
 use crate::render::{causes, gain, words};
 use crate::{Gpu, Report, TestEntry};
 use machine::pcie::gpu_block::{GpuLine, gpu_block};

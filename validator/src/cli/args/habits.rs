@@ -3,7 +3,7 @@
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, Command, Error};
-use contract::config::error::nearest;
+use contract::config_format::error::nearest;
 use std::ffi::OsString;
 
 /// Names under which other tools have the form of their output.

@@ -13,13 +13,13 @@ use crate::cli::validate::{apart, limit, status};
 use crate::cli::{CommandError, SUCCESS};
 use crate::config::Config;
 use crate::engine;
-use crate::render::p2p;
+use crate::render::nvidia_sample;
 use crate::schedule::{Plan, Routes};
 use crate::suite;
 use machine::pcie::model::Fabric;
 use machine::root::Root;
 use outcome::text::wrapped;
-use report::render::pairs::pairs;
+use report::render::pair_matrix::pairs;
 use report::render::text::MOST_GPUS;
 use serde::Serialize;
 use std::fmt::Write as _;
@@ -53,7 +53,7 @@ pub(in crate::cli) fn run(root: &Root, mut config: Config, asked: &P2p) -> Resul
     unfinished::finish(root, &config, &mut report, &interrupts, &mut console);
     // The end of the text has the matrix of fewer GPUs.
     let many = (report.gpus.len() > MOST_GPUS).then(|| pairs(&report)).flatten();
-    for text in [p2p::report_tables(&report), many].into_iter().flatten() {
+    for text in [nvidia_sample::report_tables(&report), many].into_iter().flatten() {
         console.say(&format!("\n{text}"));
     }
     deliver(&mut report, copies, &mut console);

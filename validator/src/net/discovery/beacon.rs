@@ -6,6 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{SocketAddr, SocketAddrV6};
 use std::time::{Duration, Instant};
 
+/// The UDP port of mDNS (RFC 6762, section 3).
+const PORT: u16 = 5353;
 /// The service type.
 const SERVICE: &str = "_firstlight._tcp.local.";
 /// Keys of the TXT record: the name of the meeting, and the id of the node.
@@ -37,7 +39,7 @@ impl Beacon {
     pub fn new(meeting: &str, own: &str, port: u16, interfaces: &[String]) -> Result<Self, String> {
         interfaces.iter().try_for_each(|name| check_interface(name))?;
         let begin = || -> mdns_sd::Result<Self> {
-            let daemon = ServiceDaemon::new()?;
+            let daemon = ServiceDaemon::new_with_port(PORT)?;
             if interfaces.is_empty() {
                 daemon.disable_interface(vec![IfKind::LoopbackV4, IfKind::LoopbackV6])?;
             } else {

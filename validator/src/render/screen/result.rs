@@ -10,7 +10,7 @@ use ratatui_core::text::{Line, Span};
 use ratatui_core::widgets::Widget;
 use ratatui_widgets::paragraph::Paragraph;
 use report::Report;
-use report::render::pairs::pairs;
+use report::render::pair_matrix::pairs;
 use report::render::words;
 
 /// The fewest columns that the text needs beside the QR code.

@@ -7,10 +7,10 @@ use crate::host::kmsg::Line;
 use crate::pcie::model::{Bdf, Device, Fabric};
 use crate::pcie::nic;
 use crate::pcie::tree::Tree;
+use contract::pci_vendor;
 use std::collections::BTreeSet;
 
-/// NVIDIA, and the class of its NVSwitches (other bridge).
-const NVIDIA: &str = "0x10de";
+/// The class of an NVSwitch: other bridge.
 const NVSWITCH: &str = "0x0680";
 
 /// What lines of the log are judged against. `Default` is a machine about which nothing is known.
@@ -128,7 +128,7 @@ pub(super) fn is_driver_start(text: &str) -> bool {
 impl Devices {
     fn of<F>(fabric: &Fabric<F>) -> Self {
         let tree = Tree::of(fabric);
-        let is_switch = |d: &&Device| d.vendor == NVIDIA && d.class.starts_with(NVSWITCH);
+        let is_switch = |d: &&Device| d.vendor == pci_vendor::NVIDIA && d.class.starts_with(NVSWITCH);
         let switches = fabric.devices.iter().filter(is_switch).map(|d| d.bdf);
         let whole: BTreeSet<Bdf> = fabric.gpus.iter().copied().chain(nic::exchanging(fabric)).chain(switches).collect();
         let parts = fabric.devices.iter().filter(|d| d.physfn.is_some_and(|whole_bdf| whole.contains(&whole_bdf)));

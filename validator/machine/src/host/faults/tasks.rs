@@ -3,6 +3,7 @@
 
 use super::place::{self, Place};
 use crate::host::kmsg::Line;
+use crate::host::rdma;
 
 /// How many lines of a stack are read, and in each direction how many for a record.
 const STACK: usize = 60;
@@ -108,10 +109,11 @@ const DISK_STACK: &[&str] = &[
     "fuse_",
     "zio_",
 ];
-/// Our own processes, and tasks that belong to a driver that the tests use, by the beginning of their names.
-const OUR_TASKS: &[&str] = &["firstlight", "nvidia", "nv_", "nv-", "UVM ", "uvm", "nccl", "mlx5", "ib_", "rdma"];
-/// Modules whose functions show that a task waits for such a driver.
-const OUR_MODULES: &[&str] = &["[nvidia", "[mlx5", "[ib_", "[rdma", "[gdrdrv", "[nvidia_peermem"];
+/// Our own processes, and tasks that belong to a driver that the tests use, by the beginning of their names; those of RDMA
+/// drivers are as well.
+const OUR_TASKS: &[&str] = &["firstlight", "nvidia", "nv_", "nv-", "UVM ", "uvm", "nccl"];
+/// Modules whose functions show that a task waits for such a driver; those of RDMA drivers do as well.
+const OUR_MODULES: &[&str] = &["[nvidia", "[gdrdrv"];
 
 /// Whether the line of a hung task is about a task that waits for another device. A task about which neither name nor
 /// stack says anything may wait for a GPU.
@@ -121,8 +123,11 @@ pub(super) fn waits_for_others(lines: &[Line], n: usize) -> bool {
     let stack = lines.iter().skip(n + 1).take(STACK).map(|line| line.text.as_str());
     let stack: Vec<_> = stack.take_while(|text| hung_task(text).is_none() && !text.contains("</TASK>")).collect();
     let begins = |word: &str| DISK_STACK.iter().any(|function| word.starts_with(function));
-    let ours = stack.iter().any(|text| OUR_MODULES.iter().any(|module| text.contains(module)));
-    if ours || of(OUR_TASKS) {
+    let is_ours = |text: &str| {
+        OUR_MODULES.iter().any(|module| text.contains(module))
+            || rdma::MODULES.iter().any(|module| text.contains(&format!("[{module}")))
+    };
+    if stack.iter().any(|text| is_ours(text)) || of(OUR_TASKS) || of(rdma::MODULES) {
         return false;
     }
     of(DISK_TASKS) || stack.iter().any(|text| is_module_frame(text) || text.split_whitespace().any(begins))

@@ -1,7 +1,7 @@
 //! The file of the NVIDIA module, if one can be found: the driver image's, or the one in the kernel's own
 //! list of modules.
 
-use super::elf::{modinfo, value};
+use super::modinfo::{self, value};
 use super::{ReadResult, at};
 use crate::host::modules::absent_is_none;
 use crate::root::Root;
@@ -40,7 +40,7 @@ pub fn read(root: &Root, kernel: Option<&str>) -> ReadResult<Option<ModuleFile>>
     };
     let Some(path) = path else { return Ok(None) };
     let Some(bytes) = absent_is_none(root.read(&path)).map_err(|e| at(&path, &e))? else { return Ok(None) };
-    let fields = modinfo(&bytes).ok_or_else(|| at(&path, &"not an uncompressed module"))?;
+    let fields = modinfo::fields(&bytes).ok_or_else(|| at(&path, &"not an uncompressed module"))?;
     let field = |name: &str| value(&fields, name).map(str::to_owned);
     Ok(Some(ModuleFile {
         path: format!("/{path}"),
@@ -63,9 +63,9 @@ fn listed(modules_dep: &str) -> Option<&str> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::elf::tests::object;
     use super::super::fixture::machine;
     use super::*;
+    use contract::elf::sample;
 
     const KERNEL: Option<&str> = Some("6.12.0");
     const DEP: &str = "lib/modules/6.12.0/modules.dep";
@@ -75,7 +75,7 @@ mod tests {
         let list = "kernel/x/nvidia-uvm.ko: updates/nvidia.ko\nupdates/nvidia.ko:\n";
         let dir = machine(&[(DEP, list), ("lib/modules/6.12.0/updates/nvidia.ko", "")]);
         let at = dir.path().join("lib/modules/6.12.0/updates/nvidia.ko");
-        std::fs::write(at, object("vermagic=6.12.0 SMP \0version=580.95.05\0")).unwrap();
+        std::fs::write(at, sample(".modinfo", b"vermagic=6.12.0 SMP \0version=580.95.05\0")).unwrap();
         let found = read(&Root::new(dir.path()), KERNEL).unwrap().unwrap();
         assert_eq!(found.path, "/lib/modules/6.12.0/updates/nvidia.ko");
         assert_eq!((found.version.as_deref(), found.patch), (Some("580.95.05"), None));
@@ -92,7 +92,7 @@ mod tests {
     #[test]
     fn the_images_file_comes_first() {
         let dir = machine(&[(IMAGES, ""), (DEP, "a/nvidia.ko:\n"), ("lib/modules/6.12.0/a/nvidia.ko", "x")]);
-        std::fs::write(dir.path().join(IMAGES), object("firstlight.patch=1\0")).unwrap();
+        std::fs::write(dir.path().join(IMAGES), sample(".modinfo", b"firstlight.patch=1\0")).unwrap();
         let found = read(&Root::new(dir.path()), KERNEL).unwrap().unwrap();
         assert_eq!(found.patch.as_deref(), Some("1"));
     }

@@ -4,6 +4,7 @@
 use crate::pcie::model::{Bdf, Fabric};
 use crate::pcie::vpd::leads_to_nvswitches;
 use crate::root::Root;
+use contract::pci_vendor;
 
 /// "Bridge, other": the class of an NVSwitch.
 const SWITCH: &str = "0x0680";
@@ -21,12 +22,13 @@ pub enum Switches {
 #[must_use]
 pub fn switches(fabric: &Fabric, root: &Root) -> Option<Switches> {
     let of = |vendor: &'static str| fabric.devices.iter().filter(move |device| device.vendor == vendor);
-    let on_bus: Vec<_> = of("0x10de").filter(|d| d.class.starts_with(SWITCH)).map(|device| device.bdf).collect();
+    let on_bus: Vec<_> =
+        of(pci_vendor::NVIDIA).filter(|d| d.class.starts_with(SWITCH)).map(|device| device.bdf).collect();
     if !on_bus.is_empty() {
         return Some(Switches::OnBus(on_bus));
     }
     let leads = |bdf: &Bdf| leads_to_nvswitches(root, &format!("sys/bus/pci/devices/{bdf}"));
-    let behind: Vec<_> = of("0x15b3").map(|device| device.bdf).filter(leads).collect();
+    let behind: Vec<_> = of(pci_vendor::MELLANOX).map(|device| device.bdf).filter(leads).collect();
     (!behind.is_empty()).then_some(Switches::Nvlink5(behind))
 }
 

@@ -7,7 +7,6 @@ pub mod board_kind;
 pub mod boards;
 pub mod chip;
 pub mod confidential;
-pub mod elf;
 pub mod file;
 pub mod firmware;
 #[cfg(any(test, feature = "samples"))]
@@ -18,6 +17,7 @@ pub mod keys;
 pub mod library;
 pub mod log;
 pub mod managers;
+pub mod modinfo;
 pub mod module;
 pub mod nccl;
 pub mod nodes;

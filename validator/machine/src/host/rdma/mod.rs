@@ -12,6 +12,29 @@ pub use read::read;
 use std::fmt;
 use std::net::Ipv4Addr;
 
+/// Linux's RDMA drivers and the modules that they share, by the beginning of their names (drivers/infiniband). Kernel
+/// threads and work queues of a driver begin with the same words.
+pub const MODULES: &[&str] = &[
+    "mlx5",
+    "mlx4",
+    "bnxt",
+    "irdma",
+    "efa",
+    "hfi1",
+    "qedr",
+    "hns_roce",
+    "mana_ib",
+    "erdma",
+    "ionic",
+    "iw_cxgb4",
+    "ocrdma",
+    "vmw_pvrdma",
+    "rdma",
+    "ib_",
+    "iw_cm",
+    "siw",
+];
+
 /// One RDMA device.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Hca {

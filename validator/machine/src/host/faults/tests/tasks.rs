@@ -46,6 +46,13 @@ fn our_own_tasks_and_those_of_nvidias_driver_fail_and_so_do_unknown_ones() {
             Fail,
         );
     }
+    for stack in [
+        " bnxt_re_destroy_qp+0x1f0/0xa80 [bnxt_re]",
+        " irdma_sc_poll+0x1/0x2 [irdma]",
+        " mlx5_cmd_exec+0x1/0x2 [mlx5_core]",
+    ] {
+        expect(&["INFO: task kworker/u8:2:123 blocked for more than 120 seconds.", stack], Fail);
+    }
     // A worker that waits for memory.
     expect(&["INFO: task firstlight:812 blocked for more than 120 seconds.", " folio_wait_bit+0x1/0x2"], Fail);
 }
