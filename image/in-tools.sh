@@ -20,7 +20,7 @@ exec unshare "${user[@]}" --mount --pid --net --fork --kill-child -- bash -euc '
     tree=$1 cwd=$2; shift 2
     mount --make-rprivate /; mount --rbind "$tree" "$tree"
     mount -t tmpfs -o mode=0755 build "$tree/build"
-    mount -t tmpfs tmp "$tree/tmp"
+    for empty in tmp run root var/tmp; do [ ! -d "$tree/$empty" ] || mount -t tmpfs "${empty##*/}" "$tree/$empty"; done
     mount -t proc proc "$tree/proc"
     mount --rbind /dev "$tree/dev"
     while [ "$1" != -- ]; do
@@ -28,9 +28,11 @@ exec unshare "${user[@]}" --mount --pid --net --fork --kill-child -- bash -euc '
         if [ -d "$from" ]; then mkdir -p "$to"; else mkdir -p "$(dirname "$to")"; touch "$to"; fi
         mount --rbind "$from" "$to"; shift
     done; shift
+    # The tree must stay as it was made. A Python that ignores its environment (-I, as mkosi starts its sandbox) would keep
+    # compiled files in it.
+    mount -o remount,bind,ro "$tree"
     # a real root, not a chroot: mkosi makes its own sandbox, which is not possible in a chroot
     cd "$tree"; pivot_root . .; umount -l .; cd /
-    # Python would keep compiled files in the tree, which must stay as it was made.
     exec /usr/bin/env -i -C "$cwd" PATH=/usr/sbin:/usr/bin HOME=/root LC_ALL=C TZ=UTC PYTHONDONTWRITEBYTECODE=1 \
         SOURCE_DATE_EPOCH="$SOURCE_DATE_EPOCH" "$@"
 ' in-tools "$tree" "$cwd" "${binds[@]}" -- "$@"

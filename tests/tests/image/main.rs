@@ -16,5 +16,6 @@ mod offline;
 mod release_notes;
 mod relock;
 mod signing;
+mod trees;
 mod trust;
 mod usb_writer;
