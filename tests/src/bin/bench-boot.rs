@@ -1,7 +1,7 @@
-//! Measures the boot of the shipped image over several runs: kernel to process 1, process 1 to the verdict, and process 1's
-//! own share of that, as it prints them. Each run also boots a null process 1, a static program that only makes the same
-//! mounts (`tests/null-init`), on the same kernel, and one machine with 8 simulated GPUs, UEFI variables and a watchdog
-//! device twice: as it is, and with neither the watchdog nor a place for marks in use.
+//! Measures the boot of the shipped image over several runs: kernel to process 1, process 1 to the verdict, process 1's own
+//! share of that, and its stages, as it prints them. Each run also boots a null process 1, a static program that only makes
+//! the same mounts (`tests/null-init`), on the same kernel, and one machine with 8 simulated GPUs, UEFI variables and a
+//! watchdog device twice: as it is, and with neither the watchdog nor a place for marks in use.
 //!
 //!     bench-boot [RUNS]
 //!
@@ -10,6 +10,7 @@
 //!
 //! Exits with 1 if a median is over its limit, 2 if nothing could be measured.
 
+use harness::boot::stages_of_boot;
 use harness::simgpu::{Scenario, overlay};
 use harness::{Boot, Booted, workspace};
 use std::process::{Command, ExitCode};
@@ -35,6 +36,9 @@ const BARE: usize = 6;
 const GUARD_LIMIT: f64 = 1.02;
 
 type Times = [f64; TIMES.len()];
+
+/// The milliseconds of each stage of the machine without GPUs, in the order of the boot.
+type Stages = Vec<(String, f64)>;
 
 fn main() -> ExitCode {
     let runs = std::env::args().nth(1).map_or(Ok(5), |text| text.parse::<usize>());
@@ -64,8 +68,8 @@ fn null_program() -> Result<Vec<u8>, String> {
     }
 }
 
-/// One boot's times and the null program's, in the order of [`TIMES`].
-fn run(number: usize, null: &[u8]) -> Result<Times, String> {
+/// One boot's times and the null program's, in the order of [`TIMES`], and the times of its stages.
+fn run(number: usize, null: &[u8]) -> Result<(Times, Stages), String> {
     let boot = Boot::shipped().compressed().memory(2048);
     let booted = boot.append("firstlight.expect.gpus=0").run().map_err(|e| e.one_line())?;
     let boot = Boot::shipped().memory(2048).overlay(|o| o.program(NULL_PATH, null));
@@ -81,7 +85,7 @@ fn run(number: usize, null: &[u8]) -> Result<Times, String> {
         "run {number}: kernel {kernel:.2} s, initrd {initrd} s, verdict {verdict} s, own {own} ms, null {null} ms, \
          with watchdog and marks {guarded:.2} s, with neither {bare:.2} s"
     );
-    Ok([kernel, initrd, verdict, own, null, guarded, bare])
+    Ok(([kernel, initrd, verdict, own, null, guarded, bare], stages(&booted)))
 }
 
 /// Seconds from the kernel's start to the verdict on a machine with GPUs, UEFI variables and a watchdog device; unless
@@ -109,6 +113,15 @@ fn has(booted: &Booted, stage: &str, what: &str) -> bool {
     booted.lines().any(|line| line.starts_with(stage) && line.contains(what))
 }
 
+/// Parses the lines of the stages: name, what it did, `N ms`.
+fn stages(booted: &Booted) -> Stages {
+    let milliseconds = |name: &String| {
+        let line = booted.lines().find(|line| line.starts_with(&format!("{name} ")) && line.ends_with(" ms"))?;
+        line.strip_suffix(" ms")?.split_whitespace().next_back()?.parse().ok()
+    };
+    stages_of_boot().into_iter().filter_map(|name| milliseconds(&name).map(|ms| (name, ms))).collect()
+}
+
 /// The path of the null program in the image.
 const NULL_PATH: &str = "t/null-init";
 
@@ -128,13 +141,27 @@ fn times(booted: &Booted) -> Option<[f64; NULL]> {
     Some([kernel, unpacking, value(boot, "init to verdict ")?, value(boot, "init's own ")?])
 }
 
-fn report(measured: &[Times]) -> ExitCode {
+/// The median of each stage, the longest first.
+fn stage_medians(measured: &[(Times, Stages)]) -> Stages {
+    let Some((_, first)) = measured.first() else { return Vec::new() };
+    let median = |name: &String| {
+        let of = |stages: &Stages| stages.iter().find(|(other, _)| other == name).map(|(_, ms)| *ms);
+        let mut values: Vec<_> = measured.iter().filter_map(|(_, stages)| of(stages)).collect();
+        values.sort_by(f64::total_cmp);
+        values[values.len() / 2]
+    };
+    let mut medians: Stages = first.iter().map(|(name, _)| (name.clone(), median(name))).collect();
+    medians.sort_by(|(_, a), (_, b)| b.total_cmp(a));
+    medians
+}
+
+fn report(measured: &[(Times, Stages)]) -> ExitCode {
     println!("{:<26} {:>8} {:>8} {:>8} {:>8} {:>9}", "boot", "min", "median", "max", "limit", "of limit");
     let hardware = std::env::var("FIRSTLIGHT_ACCEL").is_ok_and(|name| name != "tcg");
     let (mut within, mut medians) = (true, [0.0; TIMES.len()]);
     for (n, (what, unit, limit, emulated)) in TIMES.iter().enumerate() {
         let limit = limit.filter(|_| *emulated || hardware);
-        let mut values: Vec<f64> = measured.iter().map(|times| times[n]).collect();
+        let mut values: Vec<f64> = measured.iter().map(|(times, _)| times[n]).collect();
         values.sort_by(f64::total_cmp);
         let (min, median, max) = (values[0], values[values.len() / 2], values[values.len() - 1]);
         let held = limit.map_or_else(String::new, |limit| format!("{limit:>8.2} {:>8.2}x", median / limit));
@@ -144,6 +171,8 @@ fn report(measured: &[Times]) -> ExitCode {
     }
     println!("* unpacking the initrd left out: with the driver in it that takes longer than all else");
     println!("init's own time is {:.1} of the null program's", medians[OWN] / medians[NULL]);
+    let waits: Vec<_> = stage_medians(measured).iter().map(|(name, ms)| format!("{name} {ms:.0}")).collect();
+    println!("stages without GPUs, ms, median: {}", waits.join(", "));
     let share = medians[GUARDED] / medians[BARE];
     within &= share <= GUARD_LIMIT;
     println!(
