@@ -36,9 +36,15 @@ pub fn parse(lines: &[String]) -> Result<Vec<Variable>, String> {
         let (name, value) = line
             .split_once('=')
             .filter(|(name, value)| is_name(name) && !value.contains('\r'))
-            .ok_or_else(|| format!("firstlight env: read {line:?}, allowed: NAME=value, # reason"))?;
+            .ok_or_else(|| {
+                format!("firstlight env: read {line:?}, allowed: NAME=value, # reason")
+            })?;
         let reason = std::mem::take(&mut comments).join(" ");
-        variables.push(Variable { name: name.to_owned(), value: value.to_owned(), reason });
+        variables.push(Variable {
+            name: name.to_owned(),
+            value: value.to_owned(),
+            reason,
+        });
     }
     Ok(variables)
 }
@@ -51,15 +57,21 @@ fn is_name(name: &str) -> bool {
 /// Switches peer-to-peer off for the workload and removes its other settings about it; `reason` is used
 /// when the validator has given none.
 pub fn switch_p2p_off(variables: &mut Vec<Variable>, reason: &str) {
-    let given = variables.iter().find(|v| v.name == P2P_OFF && v.value == "1" && !v.reason.is_empty());
+    let given = variables
+        .iter()
+        .find(|v| v.name == P2P_OFF && v.value == "1" && !v.reason.is_empty());
     let reason = given.map_or(reason, |v| &v.reason).to_owned();
     variables.retain(|v| !is_about_p2p(&v.name) && !VLLM.contains(&v.name.as_str()));
     let values = VLLM.into_iter().zip([VLLM_NONE, "0"]);
-    variables.extend(std::iter::once((P2P_OFF, "1")).chain(values).map(|(name, value)| Variable {
-        name: name.to_owned(),
-        value: value.to_owned(),
-        reason: reason.clone(),
-    }));
+    variables.extend(
+        std::iter::once((P2P_OFF, "1"))
+            .chain(values)
+            .map(|(name, value)| Variable {
+                name: name.to_owned(),
+                value: value.to_owned(),
+                reason: reason.clone(),
+            }),
+    );
 }
 
 /// Removes settings that rely on peer-to-peer; a setting that switches it off stays, and vLLM may use no pair.
@@ -68,7 +80,8 @@ pub fn trust_no_p2p(variables: &mut Vec<Variable>) {
     let of_vllm = |v: &&mut Variable| v.name == VLLM[0];
     for variable in variables.iter_mut().filter(of_vllm) {
         VLLM_NONE.clone_into(&mut variable.value);
-        "the verdict is not good, so vLLM uses peer-to-peer for no pair".clone_into(&mut variable.reason);
+        "the verdict is not good, so vLLM uses peer-to-peer for no pair"
+            .clone_into(&mut variable.reason);
     }
 }
 
@@ -88,13 +101,17 @@ fn written<'a>(variables: impl IntoIterator<Item = &'a Variable>, mark: &str) ->
         // Older versions of NCCL treat every line with a = as a variable.
         reason => format!("{mark}{}\n", reason.replace('=', ":")),
     };
-    variables.into_iter().map(|v| format!("{}{}={}\n", comment(v), v.name, v.value)).collect()
+    variables
+        .into_iter()
+        .map(|v| format!("{}{}={}\n", comment(v), v.name, v.value))
+        .collect()
 }
 
 /// Whether there is something to write to an nccl.conf or to remove from it.
 #[must_use]
 pub fn concerns_nccl(old: &str, variables: &[Variable]) -> bool {
-    old.lines().any(|line| line.starts_with(MARK)) || variables.iter().any(|v| v.name.starts_with("NCCL_"))
+    old.lines().any(|line| line.starts_with(MARK))
+        || variables.iter().any(|v| v.name.starts_with("NCCL_"))
 }
 
 /// An nccl.conf with our `NCCL_` variables and its other content. Lines that an earlier boot wrote are
@@ -102,8 +119,16 @@ pub fn concerns_nccl(old: &str, variables: &[Variable]) -> bool {
 /// NCCL takes the first, and every other reader of the environment the last.
 #[must_use]
 pub fn nccl_conf(old: &str, variables: &[Variable]) -> String {
-    let of_nccl = variables.iter().enumerate().filter(|(_, v)| v.name.starts_with("NCCL_"));
-    let last = |(at, v): &(usize, &Variable)| variables.iter().skip(at + 1).all(|later| later.name != v.name);
+    let of_nccl = variables
+        .iter()
+        .enumerate()
+        .filter(|(_, v)| v.name.starts_with("NCCL_"));
+    let last = |(at, v): &(usize, &Variable)| {
+        variables
+            .iter()
+            .skip(at + 1)
+            .all(|later| later.name != v.name)
+    };
     let ours: Vec<_> = of_nccl.filter(last).map(|(_, v)| v).collect();
     let off = ours.iter().any(|v| v.name == P2P_OFF && v.value == "1");
     let goes = |line: &str| {
@@ -132,7 +157,16 @@ mod tests {
     #[test]
     fn lines_that_are_no_variables_are_refused() {
         assert_eq!(variables(&["A=1", "", "B_2=x=y"]).unwrap().len(), 2);
-        for bad in ["A", "=1", "1A=1", "A B=1", "A =1", "export A=1", " # x", "A=1\r"] {
+        for bad in [
+            "A",
+            "=1",
+            "1A=1",
+            "A B=1",
+            "A =1",
+            "export A=1",
+            " # x",
+            "A=1\r",
+        ] {
             assert!(variables(&[bad]).is_err(), "{bad}");
         }
     }
@@ -140,29 +174,53 @@ mod tests {
     #[test]
     fn a_comment_is_the_reason_of_the_variable_below_it() {
         let read = variables(&["# why", "# and how", "A=1", "B=2", "#"]).unwrap();
-        assert_eq!((read[0].reason.as_str(), read[1].reason.as_str()), ("why and how", ""));
+        assert_eq!(
+            (read[0].reason.as_str(), read[1].reason.as_str()),
+            ("why and how", "")
+        );
         assert_eq!(lines(&read), "# why and how\nA=1\nB=2\n");
-        assert_eq!(parse(&lines(&read).lines().map(str::to_owned).collect::<Vec<_>>()).unwrap(), read);
+        assert_eq!(
+            parse(&lines(&read).lines().map(str::to_owned).collect::<Vec<_>>()).unwrap(),
+            read
+        );
     }
 
     #[test]
     fn no_comment_can_be_taken_for_a_variable() {
         let read = variables(&["# NCCL_DEBUG=INFO", "NCCL_A=1"]).unwrap();
         for text in [lines(&read), nccl_conf("", &read)] {
-            assert!(text.lines().filter(|l| l.starts_with('#')).all(|l| !l.contains('=')), "{text}");
+            assert!(
+                text.lines()
+                    .filter(|l| l.starts_with('#'))
+                    .all(|l| !l.contains('=')),
+                "{text}"
+            );
         }
     }
 
     #[test]
     fn of_two_values_nccl_conf_has_the_one_that_the_environment_has() {
-        let twice = variables(&["NCCL_P2P_LEVEL=SYS", "NCCL_DEBUG=WARN", "# later", "NCCL_P2P_LEVEL=PIX"]).unwrap();
-        assert_eq!(nccl_conf("", &twice), "NCCL_DEBUG=WARN\n# firstlight: later\nNCCL_P2P_LEVEL=PIX\n");
+        let twice = variables(&[
+            "NCCL_P2P_LEVEL=SYS",
+            "NCCL_DEBUG=WARN",
+            "# later",
+            "NCCL_P2P_LEVEL=PIX",
+        ])
+        .unwrap();
+        assert_eq!(
+            nccl_conf("", &twice),
+            "NCCL_DEBUG=WARN\n# firstlight: later\nNCCL_P2P_LEVEL=PIX\n"
+        );
     }
 
     #[test]
     fn lines_of_the_site_that_nccl_would_read_first_are_replaced() {
         let ours = variables(&["NCCL_P2P_DISABLE=1"]).unwrap();
-        for site in ["NCCL_P2P_DISABLE=0\n", "NCCL_P2P_DISABLE = 0\n", "NCCL_P2P_DISABLE=0 # why\r\n"] {
+        for site in [
+            "NCCL_P2P_DISABLE=0\n",
+            "NCCL_P2P_DISABLE = 0\n",
+            "NCCL_P2P_DISABLE=0 # why\r\n",
+        ] {
             assert_eq!(nccl_conf(site, &ours), "NCCL_P2P_DISABLE=1\n");
         }
     }
@@ -170,14 +228,26 @@ mod tests {
     #[test]
     fn nccl_conf_gets_ours_and_keeps_others() {
         let ours = variables(&["# not proven", "NCCL_P2P_DISABLE=0", "PATH=/x"]).unwrap();
-        let text = nccl_conf("# site\nNCCL_P2P_DISABLE=1\nNCCL_P2P_LEVEL=SYS\nNCCL_DEBUG=INFO\n", &ours);
+        let text = nccl_conf(
+            "# site\nNCCL_P2P_DISABLE=1\nNCCL_P2P_LEVEL=SYS\nNCCL_DEBUG=INFO\n",
+            &ours,
+        );
         let kept = "# site\nNCCL_P2P_LEVEL=SYS\nNCCL_DEBUG=INFO\n";
-        assert_eq!(text, format!("{kept}# firstlight: not proven\nNCCL_P2P_DISABLE=0\n"));
+        assert_eq!(
+            text,
+            format!("{kept}# firstlight: not proven\nNCCL_P2P_DISABLE=0\n")
+        );
     }
 
     #[test]
     fn lines_of_an_earlier_boot_are_replaced() {
-        let first = variables(&["# fast", "NCCL_P2P_LEVEL=SYS", "# off", "NCCL_NVLS_ENABLE=0"]).unwrap();
+        let first = variables(&[
+            "# fast",
+            "NCCL_P2P_LEVEL=SYS",
+            "# off",
+            "NCCL_NVLS_ENABLE=0",
+        ])
+        .unwrap();
         let once = nccl_conf("NCCL_SITE=1\n", &first);
         assert_eq!(nccl_conf(&once, &first), once);
         assert!(concerns_nccl(&once, &[]) && !concerns_nccl("NCCL_SITE=1\n", &[]));
@@ -192,24 +262,42 @@ mod tests {
 
     #[test]
     fn vllm_uses_no_pair_where_peer_to_peer_is_off_or_the_verdict_not_good() {
-        let given = ["VLLM_CACHE_ROOT=/run/firstlight/vllm/proven", "VLLM_SKIP_P2P_CHECK=0"];
+        let given = [
+            "VLLM_CACHE_ROOT=/run/firstlight/vllm/proven",
+            "VLLM_SKIP_P2P_CHECK=0",
+        ];
         let mut off = variables(&given).unwrap();
         switch_p2p_off(&mut off, "x");
-        assert_eq!(lines(&off), format!("# x\nNCCL_P2P_DISABLE=1\n{}", vllm("x")));
+        assert_eq!(
+            lines(&off),
+            format!("# x\nNCCL_P2P_DISABLE=1\n{}", vllm("x"))
+        );
         let mut bad = variables(&given).unwrap();
         trust_no_p2p(&mut bad);
         let why = "the verdict is not good, so vLLM uses peer-to-peer for no pair";
         let [root, skip] = VLLM;
-        assert_eq!(lines(&bad), format!("# {why}\n{root}=/run/firstlight/vllm/none\n{skip}=0\n"));
+        assert_eq!(
+            lines(&bad),
+            format!("# {why}\n{root}=/run/firstlight/vllm/none\n{skip}=0\n")
+        );
     }
 
     #[test]
     fn where_peer_to_peer_is_off_its_level_is_removed() {
         let mut all = variables(&["NCCL_P2P_LEVEL=SYS", "NCCL_P2P_DISABLE=0", "A=1"]).unwrap();
         switch_p2p_off(&mut all, "the policy");
-        assert_eq!(lines(&all), format!("A=1\n# the policy\nNCCL_P2P_DISABLE=1\n{}", vllm("the policy")));
+        assert_eq!(
+            lines(&all),
+            format!(
+                "A=1\n# the policy\nNCCL_P2P_DISABLE=1\n{}",
+                vllm("the policy")
+            )
+        );
         let conf = nccl_conf("NCCL_P2P_LEVEL=5\nNCCL_DEBUG=INFO\n", &all);
-        assert_eq!(conf, "NCCL_DEBUG=INFO\n# firstlight: the policy\nNCCL_P2P_DISABLE=1\n");
+        assert_eq!(
+            conf,
+            "NCCL_DEBUG=INFO\n# firstlight: the policy\nNCCL_P2P_DISABLE=1\n"
+        );
     }
 
     #[test]
@@ -217,12 +305,16 @@ mod tests {
         let mut all = variables(&["# p2p-integrity failed", "NCCL_P2P_DISABLE=1"]).unwrap();
         switch_p2p_off(&mut all, "the policy");
         let why = "p2p-integrity failed";
-        assert_eq!(lines(&all), format!("# {why}\nNCCL_P2P_DISABLE=1\n{}", vllm(why)));
+        assert_eq!(
+            lines(&all),
+            format!("# {why}\nNCCL_P2P_DISABLE=1\n{}", vllm(why))
+        );
     }
 
     #[test]
     fn a_verdict_that_is_not_good_keeps_only_the_switch_against_peer_to_peer() {
-        let mut all = variables(&["NCCL_P2P_LEVEL=SYS", "NCCL_P2P_DISABLE=1", "NCCL_IB_HCA=x"]).unwrap();
+        let mut all =
+            variables(&["NCCL_P2P_LEVEL=SYS", "NCCL_P2P_DISABLE=1", "NCCL_IB_HCA=x"]).unwrap();
         trust_no_p2p(&mut all);
         assert_eq!(lines(&all), "NCCL_P2P_DISABLE=1\nNCCL_IB_HCA=x\n");
     }

@@ -75,14 +75,20 @@ impl Fault {
     /// The last words, one line each.
     #[must_use]
     pub fn last_words(&self) -> Vec<String> {
-        self.to_string().lines().map(|line| format!("ERROR     {}: {line}", self.code())).collect()
+        self.to_string()
+            .lines()
+            .map(|line| format!("ERROR     {}: {line}", self.code()))
+            .collect()
     }
 }
 
 /// Writes the last words to the consoles, the kernel's log and boot.log. A child writes them to the
 /// firmware's store (`stages::firmware`).
 pub fn print_last_words(console: &Console, fault: &Fault) {
-    fault.last_words().iter().for_each(|line| console.last_words(line));
+    fault
+        .last_words()
+        .iter()
+        .for_each(|line| console.last_words(line));
 }
 
 static PANIC: Mutex<Option<String>> = Mutex::new(None);
@@ -91,7 +97,9 @@ static PANIC: Mutex<Option<String>> = Mutex::new(None);
 pub fn record_panics() {
     std::panic::set_hook(Box::new(|info| {
         let message = info.payload_as_str().unwrap_or("no message");
-        let place = info.location().map_or_else(String::new, |at| format!(" at {}:{}", at.file(), at.line()));
+        let place = info
+            .location()
+            .map_or_else(String::new, |at| format!(" at {}:{}", at.file(), at.line()));
         *PANIC.lock().unwrap_or_else(PoisonError::into_inner) = Some(format!("{message}{place}"));
     }));
 }
@@ -110,7 +118,10 @@ mod tests {
     #[test]
     fn every_line_of_a_fault_carries_its_code() {
         let fault = Fault::Config(vec!["a: b".into(), "c: d".into()]);
-        assert_eq!(fault.last_words(), ["ERROR     INIT-CONFIG: a: b", "ERROR     INIT-CONFIG: c: d"]);
+        assert_eq!(
+            fault.last_words(),
+            ["ERROR     INIT-CONFIG: a: b", "ERROR     INIT-CONFIG: c: d"]
+        );
     }
 
     #[test]
@@ -119,6 +130,9 @@ mod tests {
         let caught = std::panic::catch_unwind(|| panic!("on purpose"));
         assert!(caught.is_err());
         let text = from_panic().to_string();
-        assert!(text.starts_with("on purpose at ") && text.contains("fault.rs:"), "{text}");
+        assert!(
+            text.starts_with("on purpose at ") && text.contains("fault.rs:"),
+            "{text}"
+        );
     }
 }

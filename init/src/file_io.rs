@@ -12,7 +12,13 @@ use std::path::Path;
 /// The system's error, or that the file is larger or not a regular one.
 pub fn read_at_most(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     const NONBLOCK_NOCTTY: i32 = 0o4400; // include/uapi/asm-generic/fcntl.h
-    read_open(File::options().read(true).custom_flags(NONBLOCK_NOCTTY).open(path)?, limit)
+    read_open(
+        File::options()
+            .read(true)
+            .custom_flags(NONBLOCK_NOCTTY)
+            .open(path)?,
+        limit,
+    )
 }
 
 /// As [`read_at_most`], for a file that was opened so that reading does not wait.
@@ -44,7 +50,12 @@ pub fn write_atomically(path: &Path, bytes: &[u8]) -> io::Result<()> {
 /// # Errors
 /// As [`write_atomically`].
 pub fn write_privately(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    replace(path, bytes, |file| file.set_permissions(Permissions::from_mode(0o600)), |_| Ok(()))
+    replace(
+        path,
+        bytes,
+        |file| file.set_permissions(Permissions::from_mode(0o600)),
+        |_| Ok(()),
+    )
 }
 
 /// As [`write_atomically`], for a file on a disk: its content is on the disk before the file is renamed to `path`.
@@ -60,8 +71,13 @@ pub fn write_durably(path: &Path, bytes: &[u8]) -> io::Result<()> {
 /// # Errors
 /// The system's error.
 pub fn remove(path: &Path) -> io::Result<()> {
-    fs::remove_file(path)
-        .or_else(|e| if path.is_symlink() || !path.is_dir() { Err(e) } else { fs::remove_dir_all(path) })
+    fs::remove_file(path).or_else(|e| {
+        if path.is_symlink() || !path.is_dir() {
+            Err(e)
+        } else {
+            fs::remove_dir_all(path)
+        }
+    })
 }
 
 /// `before` is called when the file is empty, and `sync` when it is complete.
@@ -71,7 +87,10 @@ fn replace(
     before: impl Fn(&File) -> io::Result<()>,
     sync: impl Fn(&File) -> io::Result<()>,
 ) -> io::Result<()> {
-    let (folder, name) = path.to_str().and_then(|p| p.rsplit_once('/')).ok_or(io::ErrorKind::InvalidInput)?;
+    let (folder, name) = path
+        .to_str()
+        .and_then(|p| p.rsplit_once('/'))
+        .ok_or(io::ErrorKind::InvalidInput)?;
     let temporary = format!("{folder}/.{name}.new");
     // A file with this name is a leftover or a trap: opening a FIFO may never return, and a link leads elsewhere.
     let _not_there = remove(Path::new(&temporary));
@@ -97,7 +116,10 @@ mod tests {
         let path = dir.path().join("f");
         fs::write(&path, "four").unwrap();
         assert_eq!(read_at_most(&path, 4).unwrap(), b"four");
-        assert_eq!(read_at_most(&path, 3).unwrap_err().to_string(), "larger than 3 bytes");
+        assert_eq!(
+            read_at_most(&path, 3).unwrap_err().to_string(),
+            "larger than 3 bytes"
+        );
     }
 
     #[test]
@@ -107,16 +129,28 @@ mod tests {
         fs::write(&path, "for everyone").unwrap();
         fs::set_permissions(&path, Permissions::from_mode(0o644)).unwrap();
         write_privately(&path, b"x").unwrap();
-        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(
+            fs::metadata(&path).unwrap().permissions().mode() & 0o777,
+            0o600
+        );
     }
 
     #[test]
     fn a_fifo_and_a_device_are_refused_at_once() {
         let dir = tempfile::tempdir().unwrap();
         let fifo = dir.path().join("f");
-        assert!(std::process::Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+        assert!(
+            std::process::Command::new("mkfifo")
+                .arg(&fifo)
+                .status()
+                .unwrap()
+                .success()
+        );
         for path in [fifo.as_path(), Path::new("/dev/zero"), dir.path()] {
-            assert_eq!(read_at_most(path, 4).unwrap_err().to_string(), "not a regular file");
+            assert_eq!(
+                read_at_most(path, 4).unwrap_err().to_string(),
+                "not a regular file"
+            );
         }
     }
 
@@ -144,15 +178,28 @@ mod tests {
     #[test]
     fn anything_in_the_place_of_a_new_file_is_replaced_and_not_followed() {
         let dir = tempfile::tempdir().unwrap();
-        let (path, new, other) = (dir.path().join("f"), dir.path().join(".f.new"), dir.path().join("other"));
+        let (path, new, other) = (
+            dir.path().join("f"),
+            dir.path().join(".f.new"),
+            dir.path().join("other"),
+        );
         fs::write(&other, "theirs").unwrap();
         std::os::unix::fs::symlink(&other, &new).unwrap();
         write_atomically(&path, b"one").unwrap();
-        assert!(std::process::Command::new("mkfifo").arg(&new).status().unwrap().success());
+        assert!(
+            std::process::Command::new("mkfifo")
+                .arg(&new)
+                .status()
+                .unwrap()
+                .success()
+        );
         write_atomically(&path, b"two").unwrap();
         fs::create_dir_all(new.join("x")).unwrap();
         write_atomically(&path, b"three").unwrap();
-        assert_eq!((fs::read(&path).unwrap(), fs::read(&other).unwrap()), (b"three".to_vec(), b"theirs".to_vec()));
+        assert_eq!(
+            (fs::read(&path).unwrap(), fs::read(&other).unwrap()),
+            (b"three".to_vec(), b"theirs".to_vec())
+        );
         assert!(!path.is_symlink() && !new.exists());
     }
 }

@@ -37,12 +37,18 @@ pub(crate) fn stated(file: &Path) -> String {
 pub(crate) fn id(file: &Path) -> Option<String> {
     let bytes = read_at_most(file, LARGEST).ok()?;
     let stated: Stated = serde_json::from_slice(&bytes).ok()?;
-    stated.image_id.filter(|id| !id.is_empty()).map(|id| contract::mark::sanitize(&id))
+    stated
+        .image_id
+        .filter(|id| !id.is_empty())
+        .map(|id| contract::mark::sanitize(&id))
 }
 
 /// Keeps printable characters, at most `most` of them.
 fn printable(text: &str, most: usize) -> String {
-    text.chars().filter(char::is_ascii_graphic).take(most).collect()
+    text.chars()
+        .filter(char::is_ascii_graphic)
+        .take(most)
+        .collect()
 }
 
 #[cfg(test)]
@@ -57,16 +63,29 @@ mod tests {
 
     #[test]
     fn version_and_id_are_shown_and_nothing_else() {
-        let json = r#"{ "version": "0.1.0", "image_id": "5f1d989d03a878d8", "manifest_sha256": "00" }"#;
+        let json =
+            r#"{ "version": "0.1.0", "image_id": "5f1d989d03a878d8", "manifest_sha256": "00" }"#;
         assert_eq!(said(json), "image 0.1.0 5f1d989d03a878d8");
-        assert_eq!(said("{ \"version\": \"1\\n\\u001b[2J\", \"image_id\": \"a b\" }"), "image 1[2J ab");
+        assert_eq!(
+            said("{ \"version\": \"1\\n\\u001b[2J\", \"image_id\": \"a b\" }"),
+            "image 1[2J ab"
+        );
         let long = "x".repeat(99);
-        assert!(said(&format!(r#"{{ "version": "{long}", "image_id": "{long}" }}"#)).len() <= 56);
+        assert!(
+            said(&format!(
+                r#"{{ "version": "{long}", "image_id": "{long}" }}"#
+            ))
+            .len()
+                <= 56
+        );
     }
 
     #[test]
     fn an_image_that_does_not_name_itself_is_reported() {
         assert_eq!(said("{"), "image not known: image.json is invalid");
-        assert_eq!(stated(Path::new("/none")), "image not known: image.json is not there");
+        assert_eq!(
+            stated(Path::new("/none")),
+            "image not known: image.json is not there"
+        );
     }
 }

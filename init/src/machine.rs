@@ -130,7 +130,8 @@ impl Machine {
         self.children.watchdog.pet();
         let result = stage(self);
         self.children.watchdog.pet();
-        self.stages.push((name.to_owned(), began, since_boot().saturating_sub(began)));
+        self.stages
+            .push((name.to_owned(), began, since_boot().saturating_sub(began)));
         match &result {
             Ok(value) => print_line(name, value, began),
             Err(fault) => print_line(name, &format_args!("stopped by {}", fault.code()), began),
@@ -169,15 +170,23 @@ impl Machine {
         let (kernel, init) = (seconds(self.started), seconds(init));
         info!("boot      kernel {kernel} s, init to verdict {init} s, init's own {own} ms");
         if let Some(took) = self.initrd_unpack_time {
-            info!("initrd    unpacked in {} s of the kernel's {kernel} s", seconds(took));
+            info!(
+                "initrd    unpacked in {} s of the kernel's {kernel} s",
+                seconds(took)
+            );
         }
-        judgement.announcement(&hostname()).iter().for_each(|line| info!("{line}"));
+        judgement
+            .announcement(&hostname())
+            .iter()
+            .for_each(|line| info!("{line}"));
     }
 
     /// The stages so far, each as the validator's `--boot-stage` takes it: `mounts=5.034+0.179`, seconds.
     pub fn boot_stages(&self) -> impl Iterator<Item = String> {
         let precise = |time: &Duration| format!("{}.{:03}", time.as_secs(), time.subsec_millis());
-        self.stages.iter().map(move |(name, began, took)| format!("{name}={}+{}", precise(began), precise(took)))
+        self.stages
+            .iter()
+            .map(move |(name, began, took)| format!("{name}={}+{}", precise(began), precise(took)))
     }
 
     /// Seconds since init started.

@@ -13,8 +13,8 @@ use firstlight_init::helper;
 use firstlight_init::machine::Machine;
 use firstlight_init::stages::result::StageResult;
 use firstlight_init::stages::{
-    config, decide, driver, fabric, firmware, lock_down, mounts, network, nodes, publish, recover, reset, screen,
-    validate, watchdog,
+    config, decide, driver, fabric, firmware, lock_down, mounts, network, nodes, publish, recover,
+    reset, screen, validate, watchdog,
 };
 use firstlight_init::sys::process::is_process_one;
 use firstlight_init::verdict::{Judgement, StageError};
@@ -35,10 +35,16 @@ pub extern "C" fn main() -> i32 {
     if is_process_one() {
         process_one();
     }
-    let args: Vec<String> = std::env::args_os().skip(1).map(|arg| arg.to_string_lossy().into_owned()).collect();
+    let args: Vec<String> = std::env::args_os()
+        .skip(1)
+        .map(|arg| arg.to_string_lossy().into_owned())
+        .collect();
     helper::dispatch(&args).unwrap_or_else(|| {
         let version = env!("CARGO_PKG_VERSION");
-        let _no_reader = writeln!(std::io::stdout(), "firstlight-init {version}: runs as process 1 only");
+        let _no_reader = writeln!(
+            std::io::stdout(),
+            "firstlight-init {version}: runs as process 1 only"
+        );
         USAGE
     })
 }
@@ -60,7 +66,9 @@ fn process_one() -> ! {
     };
     let m = &mut machine;
     let booted = catch_panic(|| boot(m));
-    let after = booted.unwrap_or_else(|fault| catch_panic(|| Ok(after_fault(m, &fault))).unwrap_or(FinalState::Hold));
+    let after = booted.unwrap_or_else(|fault| {
+        catch_panic(|| Ok(after_fault(m, &fault))).unwrap_or(FinalState::Hold)
+    });
     loop {
         let _panicked = catch_panic::<()>(|| shutdown::finish(m, after));
     }
@@ -77,18 +85,33 @@ fn boot(m: &mut Machine) -> Result<FinalState, Fault> {
     let reset = m.stage("reset", |m| reset::check(m, &config))?;
     m.stage("screen", |m| screen::keep_or_release(m, &config))?;
     let fabric = m.stage("fabric", |m| {
-        reset.guard(m, Step::Fabric, StageResult::Failed, |m| fabric::fix(m, &config.validator))
+        reset.guard(m, Step::Fabric, StageResult::Failed, |m| {
+            fabric::fix(m, &config.validator)
+        })
     })?;
     let driver = m.stage("driver", |m| {
-        reset.guard(m, Step::DriverLoad, StageResult::Failed, |m| driver::load(m, &config.driver))
+        reset.guard(m, Step::DriverLoad, StageResult::Failed, |m| {
+            driver::load(m, &config.driver)
+        })
     })?;
     m.stage("network", |m| network::start(m, &config.network))?;
     let validation = m.stage("validate", |m| {
-        reset.guard(m, Step::Validate, validate::skipped, |m| validate::run_tests(m, &config.validator, reset.tests()))
+        reset.guard(m, Step::Validate, validate::skipped, |m| {
+            validate::run_tests(m, &config.validator, reset.tests())
+        })
     })?;
-    let rebooted = reset.rebooted().map(|why| StageError { stage: "reset", code: None, cause: why.to_owned() });
+    let rebooted = reset.rebooted().map(|why| StageError {
+        stage: "reset",
+        code: None,
+        cause: why.to_owned(),
+    });
     let (fabric, driver) = (fabric.stage_error("fabric"), driver.stage_error("driver"));
-    let before = [reset.stage_error(), watchdog_state.stage_error(), fabric, driver];
+    let before = [
+        reset.stage_error(),
+        watchdog_state.stage_error(),
+        fabric,
+        driver,
+    ];
     let before: Vec<_> = before.into_iter().flatten().collect();
     let unfit: Vec<_> = before.iter().cloned().chain(rebooted).collect();
     let met = nodes::meet(m, &config.validator, &validation, (&reset, &unfit))?;
@@ -96,7 +119,14 @@ fn boot(m: &mut Machine) -> Result<FinalState, Fault> {
     let stage_errors: Vec<_> = before.into_iter().chain(recovery.stage_error()).collect();
     let reboots = reset.reboots(config.policy.max_reboots);
     let decision = m.stage("decide", |m| {
-        let mut decision = decide::decide(&config.policy, &validation, &stage_errors, recovery, reboots, met);
+        let mut decision = decide::decide(
+            &config.policy,
+            &validation,
+            &stage_errors,
+            recovery,
+            reboots,
+            met,
+        );
         // Keeping and sending the report can take minutes, and cannot take the machine down.
         reset::settle(m, &mut decision)?;
         Ok(decision)
@@ -106,10 +136,16 @@ fn boot(m: &mut Machine) -> Result<FinalState, Fault> {
     reset::settle(m, &mut published.decision)?;
     m.announce(&published.decision.judgement);
     let action = published.decision.action;
-    m.stage("lock down", |_| Ok(lock_down::lock(action, &config.workload)))?;
+    m.stage("lock down", |_| {
+        Ok(lock_down::lock(action, &config.workload))
+    })?;
     let plan = m.stage("hand off", |_| Ok(handoff::plan(action, &config.workload)))?;
     let after = handoff::execute(m, plan, &config, &published.variables)?;
-    let boot = menu::BootContext { config: &config, reset: &reset, stage_errors: &stage_errors };
+    let boot = menu::BootContext {
+        config: &config,
+        reset: &reset,
+        stage_errors: &stage_errors,
+    };
     menu::run_menu(m, after, &boot, published.decision)
 }
 
@@ -118,8 +154,17 @@ fn boot(m: &mut Machine) -> Result<FinalState, Fault> {
 fn after_fault(m: &mut Machine, fault: &Fault) -> FinalState {
     fault::print_last_words(&m.console, fault);
     if !m.announced {
-        let cause = fault.to_string().lines().next().unwrap_or_default().to_owned();
-        let judgement = Judgement::error(fault.failed(), format!("{}: {cause}", fault.code()), m.seconds());
+        let cause = fault
+            .to_string()
+            .lines()
+            .next()
+            .unwrap_or_default()
+            .to_owned();
+        let judgement = Judgement::error(
+            fault.failed(),
+            format!("{}: {cause}", fault.code()),
+            m.seconds(),
+        );
         publish::withdraw(m, &judgement);
         m.announce(&judgement);
     }
@@ -131,7 +176,8 @@ fn after_fault(m: &mut Machine, fault: &Fault) -> FinalState {
     } else {
         reset::finish_marks(m).map(|_| None)
     };
-    let (objection, interrupted) = marks.map_or_else(|fault| (None, Some(fault)), |why| (why, None));
+    let (objection, interrupted) =
+        marks.map_or_else(|fault| (None, Some(fault)), |why| (why, None));
     let ended = [watchdog::rearm(m), firmware::keep_fault(m, fault)];
     let asked = interrupted.or(ended.into_iter().find_map(Result::err));
     match asked.as_ref().unwrap_or(fault) {

@@ -29,19 +29,31 @@ impl Entry {
     /// An ordinary file.
     #[must_use]
     pub fn file(path: &str, permissions: u32, data: impl Into<Vec<u8>>) -> Self {
-        Self { path: path.trim_start_matches('/').to_owned(), mode: REGULAR | permissions, data: data.into() }
+        Self {
+            path: path.trim_start_matches('/').to_owned(),
+            mode: REGULAR | permissions,
+            data: data.into(),
+        }
     }
 
     /// A folder.
     #[must_use]
     pub fn folder(path: &str) -> Self {
-        Self { path: path.trim_matches('/').to_owned(), mode: FOLDER | 0o755, data: Vec::new() }
+        Self {
+            path: path.trim_matches('/').to_owned(),
+            mode: FOLDER | 0o755,
+            data: Vec::new(),
+        }
     }
 
     /// A symbolic link.
     #[must_use]
     pub fn link(path: &str, target: &str) -> Self {
-        Self { path: path.trim_start_matches('/').to_owned(), mode: LINK | 0o777, data: target.into() }
+        Self {
+            path: path.trim_start_matches('/').to_owned(),
+            mode: LINK | 0o777,
+            data: target.into(),
+        }
     }
 
     /// True for an ordinary file.
@@ -68,7 +80,9 @@ impl Entry {
     /// The target of a symbolic link.
     #[must_use]
     pub fn target(&self) -> Option<&str> {
-        (self.mode & TYPE == LINK).then(|| std::str::from_utf8(&self.data).ok()).flatten()
+        (self.mode & TYPE == LINK)
+            .then(|| std::str::from_utf8(&self.data).ok())
+            .flatten()
     }
 }
 
@@ -79,13 +93,33 @@ pub fn write_cpio(entries: &[Entry]) -> Vec<u8> {
     for (number, entry) in entries.iter().enumerate() {
         member(&mut out, number + 1, entry);
     }
-    member(&mut out, 0, &Entry { path: "TRAILER!!!".into(), mode: 0, data: Vec::new() });
+    member(
+        &mut out,
+        0,
+        &Entry {
+            path: "TRAILER!!!".into(),
+            mode: 0,
+            data: Vec::new(),
+        },
+    );
     out
 }
 
 fn member(out: &mut Vec<u8>, inode: usize, entry: &Entry) {
     let links = 1;
-    let fields = [inode, entry.mode as usize, 0, 0, links, 0, entry.data.len(), 0, 0, 0, 0];
+    let fields = [
+        inode,
+        entry.mode as usize,
+        0,
+        0,
+        links,
+        0,
+        entry.data.len(),
+        0,
+        0,
+        0,
+        0,
+    ];
     out.extend(b"070701");
     for field in fields {
         out.extend(format!("{field:08x}").bytes());
@@ -143,7 +177,10 @@ pub(crate) fn read_archives(bytes: &[u8]) -> Result<Vec<Entry>> {
 /// # Errors
 /// If `zstd` cannot be run, or the bytes are not such a stream.
 pub(crate) fn unzstd(bytes: &[u8]) -> Result<Vec<u8>> {
-    let failed = |why: String| Error::Program { program: "zstd".into(), why };
+    let failed = |why: String| Error::Program {
+        program: "zstd".into(),
+        why,
+    };
     let mut child = Command::new("zstd")
         .args(["-dcq"])
         .stdin(Stdio::piped())
@@ -151,7 +188,10 @@ pub(crate) fn unzstd(bytes: &[u8]) -> Result<Vec<u8>> {
         .stderr(Stdio::piped())
         .spawn()
         .map_err(|e| failed(e.to_string()))?;
-    let mut stdin = child.stdin.take().ok_or_else(|| failed("has no input".into()))?;
+    let mut stdin = child
+        .stdin
+        .take()
+        .ok_or_else(|| failed("has no input".into()))?;
     let output = thread::scope(|scope| {
         scope.spawn(move || stdin.write_all(bytes));
         child.wait_with_output()
@@ -160,7 +200,11 @@ pub(crate) fn unzstd(bytes: &[u8]) -> Result<Vec<u8>> {
     if output.status.success() {
         Ok(output.stdout)
     } else {
-        Err(failed(format!("{}: {}", output.status, String::from_utf8_lossy(&output.stderr))))
+        Err(failed(format!(
+            "{}: {}",
+            output.status,
+            String::from_utf8_lossy(&output.stderr)
+        )))
     }
 }
 
@@ -172,17 +216,24 @@ pub(crate) fn unzstd(bytes: &[u8]) -> Result<Vec<u8>> {
 /// # Errors
 /// If there is no such header, or as [`unzstd`].
 pub(crate) fn unpack_kernel(bytes: &[u8]) -> Result<Vec<u8>> {
-    let word = |at: usize| Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?) as usize);
+    let word =
+        |at: usize| Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?) as usize);
     let payload = || {
         let start = (usize::from(*bytes.get(0x1f1)?) + 1) * 512 + word(0x248)?;
         bytes.get(start..(start + word(0x24c)?).checked_sub(4)?)
     };
-    unzstd(payload().ok_or_else(|| Error::Archive { what: "kernel", why: "has no payload".into() })?)
+    unzstd(payload().ok_or_else(|| Error::Archive {
+        what: "kernel",
+        why: "has no payload".into(),
+    })?)
 }
 
 /// Appends one archive's entries; returns the archive's size in bytes.
 fn read_cpio(bytes: &[u8], entries: &mut Vec<Entry>) -> Result<usize> {
-    let bad = |at: usize, why: &str| Error::Archive { what: "cpio", why: format!("{why} at byte {at}") };
+    let bad = |at: usize, why: &str| Error::Archive {
+        what: "cpio",
+        why: format!("{why} at byte {at}"),
+    };
     let mut at = 0;
     loop {
         let header = bytes.get(at..at + 110).ok_or_else(|| bad(at, "ends"))?;
@@ -191,21 +242,35 @@ fn read_cpio(bytes: &[u8], entries: &mut Vec<Entry>) -> Result<usize> {
         }
         let field = |n: usize| {
             let text = std::str::from_utf8(&header[6 + 8 * n..14 + 8 * n]).ok();
-            text.and_then(|t| usize::from_str_radix(t, 16).ok()).ok_or_else(|| bad(at, "bad number"))
+            text.and_then(|t| usize::from_str_radix(t, 16).ok())
+                .ok_or_else(|| bad(at, "bad number"))
         };
         let (mode, size, name_size) = (field(1)?, field(6)?, field(11)?);
-        let name = bytes.get(at + 110..at + 110 + name_size).ok_or_else(|| bad(at, "ends in a name"))?;
-        let name = String::from_utf8_lossy(name).trim_end_matches('\0').to_owned();
+        let name = bytes
+            .get(at + 110..at + 110 + name_size)
+            .ok_or_else(|| bad(at, "ends in a name"))?;
+        let name = String::from_utf8_lossy(name)
+            .trim_end_matches('\0')
+            .to_owned();
         let start = (at + 110 + name_size).next_multiple_of(4);
-        let data = bytes.get(start..start + size).ok_or_else(|| bad(at, "ends in a file"))?;
+        let data = bytes
+            .get(start..start + size)
+            .ok_or_else(|| bad(at, "ends in a file"))?;
         at = (start + size).next_multiple_of(4).min(bytes.len());
         if name == "TRAILER!!!" {
             return Ok(at);
         }
         let mode = u32::try_from(mode).map_err(|_| bad(at, "bad mode"))?;
-        let path = name.trim_start_matches("./").trim_start_matches('/').to_owned();
+        let path = name
+            .trim_start_matches("./")
+            .trim_start_matches('/')
+            .to_owned();
         if path != "." {
-            entries.push(Entry { path, mode, data: data.to_vec() });
+            entries.push(Entry {
+                path,
+                mode,
+                data: data.to_vec(),
+            });
         }
     }
 }
@@ -215,23 +280,36 @@ fn read_cpio(bytes: &[u8], entries: &mut Vec<Entry>) -> Result<usize> {
 /// # Errors
 /// If the bytes are not a ustar archive.
 pub fn read_tar(bytes: &[u8]) -> Result<Vec<Entry>> {
-    let bad = |at: usize, why: &str| Error::Archive { what: "tar", why: format!("{why} at byte {at}") };
+    let bad = |at: usize, why: &str| Error::Archive {
+        what: "tar",
+        why: format!("{why} at byte {at}"),
+    };
     let mut entries = Vec::new();
     let mut at = 0;
     loop {
         let header = bytes.get(at..at + 512).ok_or_else(|| bad(at, "ends"))?;
         if header.iter().all(|b| *b == 0) {
-            return if at == 0 { Err(bad(0, "nothing")) } else { Ok(entries) };
+            return if at == 0 {
+                Err(bad(0, "nothing"))
+            } else {
+                Ok(entries)
+            };
         }
         if !header[257..].starts_with(b"ustar") {
             return Err(bad(at, "no ustar header"));
         }
         let text = |from: usize, to: usize| {
-            String::from_utf8_lossy(&header[from..to]).trim_end_matches(['\0', ' ']).to_owned()
+            String::from_utf8_lossy(&header[from..to])
+                .trim_end_matches(['\0', ' '])
+                .to_owned()
         };
-        let octal = |from, to| u32::from_str_radix(text(from, to).trim(), 8).map_err(|_| bad(at, "bad number"));
+        let octal = |from, to| {
+            u32::from_str_radix(text(from, to).trim(), 8).map_err(|_| bad(at, "bad number"))
+        };
         let size = octal(124, 136)? as usize;
-        let data = bytes.get(at + 512..at + 512 + size).ok_or_else(|| bad(at, "ends in a file"))?;
+        let data = bytes
+            .get(at + 512..at + 512 + size)
+            .ok_or_else(|| bad(at, "ends in a file"))?;
         if header[156] == b'0' {
             entries.push(Entry::file(&text(0, 100), octal(100, 108)?, data));
         }
@@ -253,14 +331,20 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("initrd");
         fs::write(&path, image).unwrap();
-        assert_eq!(read_initrd(&path).unwrap(), [&first[..], &second[..]].concat());
+        assert_eq!(
+            read_initrd(&path).unwrap(),
+            [&first[..], &second[..]].concat()
+        );
     }
 
     #[test]
     fn a_cut_cpio_is_an_error() {
         let whole = write_cpio(&[Entry::file("a", 0o644, vec![7; 4000])]);
         for cut in [1, 109, 115, 3000, whole.len() - 8] {
-            assert!(read_cpio(&whole[..cut], &mut Vec::new()).is_err(), "cut at {cut}");
+            assert!(
+                read_cpio(&whole[..cut], &mut Vec::new()).is_err(),
+                "cut at {cut}"
+            );
         }
     }
 

@@ -22,15 +22,31 @@ impl Checkout {
         times::begin();
         let target = workspace().join("target");
         fs::create_dir_all(&target).map_err(Error::file("make", &target))?;
-        let copy = Self(tempfile::tempdir_in(&target).map_err(Error::file("make a folder in", &target))?);
-        let listing = ["ls-files", "--cached", "--others", "--exclude-standard", "-z"];
+        let copy =
+            Self(tempfile::tempdir_in(&target).map_err(Error::file("make a folder in", &target))?);
+        let listing = [
+            "ls-files",
+            "--cached",
+            "--others",
+            "--exclude-standard",
+            "-z",
+        ];
         let names = output(Command::new("git").args(listing).current_dir(workspace()))?;
-        let wanted = |name: &&str| parts.is_empty() || parts.iter().any(|part| name.starts_with(part));
+        let wanted =
+            |name: &&str| parts.is_empty() || parts.iter().any(|part| name.starts_with(part));
         let mut copying = Command::new("cp");
-        copying.args(["--no-dereference", "--preserve=mode", "--parents", "--"]).current_dir(workspace());
+        copying
+            .args(["--no-dereference", "--preserve=mode", "--parents", "--"])
+            .current_dir(workspace());
         // files that git knows but that have been deleted are skipped
         let there = |name: &&str| workspace().join(name).symlink_metadata().is_ok();
-        copying.args(names.split('\0').filter(|n| !n.is_empty()).filter(wanted).filter(there));
+        copying.args(
+            names
+                .split('\0')
+                .filter(|n| !n.is_empty())
+                .filter(wanted)
+                .filter(there),
+        );
         run(copying.arg(copy.0.path()))?;
         Ok(copy)
     }

@@ -59,23 +59,45 @@ impl Bar {
     /// Whether kernel, register and control agree on this size, and there is an address.
     #[must_use]
     pub fn agrees_on(&self, bytes: u64) -> bool {
-        self.start != 0 && self.start == self.register && self.bytes == bytes && self.control == Some(bytes)
+        self.start != 0
+            && self.start == self.register
+            && self.bytes == bytes
+            && self.control == Some(bytes)
     }
 }
 
 /// The 64-bit prefetchable BARs of a device, by index.
 fn parse(config: &[u8], resource: &str) -> Vec<(usize, Bar)> {
-    let word = |at: usize| config.get(at..at + 4).map(|b| u32::from_le_bytes(b.try_into().expect("4 bytes")));
-    let hex = |text: &str| u64::from_str_radix(text.trim_start_matches("0x"), 16).expect("a number");
+    let word = |at: usize| {
+        config
+            .get(at..at + 4)
+            .map(|b| u32::from_le_bytes(b.try_into().expect("4 bytes")))
+    };
+    let hex =
+        |text: &str| u64::from_str_radix(text.trim_start_matches("0x"), 16).expect("a number");
     let bar = |(index, line): (usize, &str)| {
         let numbers: Vec<u64> = line.split_whitespace().map(hex).collect();
-        let (start, bytes, flags) = (numbers[0], numbers[1].wrapping_sub(numbers[0]) + 1, numbers[2]);
+        let (start, bytes, flags) = (
+            numbers[0],
+            numbers[1].wrapping_sub(numbers[0]) + 1,
+            numbers[2],
+        );
         let at = 0x10 + 4 * index;
         let register = u64::from(word(at)? & !0xf) | (u64::from(word(at + 4)?) << 32);
-        let bar = Bar { start, bytes, register, control: control(config, index) };
+        let bar = Bar {
+            start,
+            bytes,
+            register,
+            control: control(config, index),
+        };
         (flags & WIDE_FLAGS == WIDE_FLAGS).then_some((index, bar))
     };
-    resource.lines().take(6).enumerate().filter_map(bar).collect()
+    resource
+        .lines()
+        .take(6)
+        .enumerate()
+        .filter_map(bar)
+        .collect()
 }
 
 /// The size of BAR `index` according to Resizable BAR control of a device with one resizable BAR.
@@ -87,9 +109,12 @@ fn control(config: &[u8], index: usize) -> Option<u64> {
         let header = word(at)?;
         if header & 0xffff == 0x0015 {
             let control = word(at + 8)?;
-            return (control & 7 == u32::try_from(index).ok()?).then(|| 1 << (20 + ((control >> 8) & 0x3f)));
+            return (control & 7 == u32::try_from(index).ok()?)
+                .then(|| 1 << (20 + ((control >> 8) & 0x3f)));
         }
-        at = usize::try_from(header >> 20).ok().filter(|next| *next >= 0x100)?;
+        at = usize::try_from(header >> 20)
+            .ok()
+            .filter(|next| *next >= 0x100)?;
     }
     None
 }
@@ -104,11 +129,15 @@ impl Booted {
     pub fn bar1(&self, bdf: &str) -> Bar {
         let bars = self.bars(bdf);
         let found = bars.into_iter().find(|(index, _)| *index == 1);
-        found.unwrap_or_else(|| panic!("{bdf} has no 64-bit BAR 1\n{self}")).1
+        found
+            .unwrap_or_else(|| panic!("{bdf} has no 64-bit BAR 1\n{self}"))
+            .1
     }
 
     fn bars(&self, bdf: &str) -> Vec<(usize, Bar)> {
-        let Some(config) = self.find(&format!("kept/config.{bdf}")) else { panic!("no {bdf}\n{self}") };
+        let Some(config) = self.find(&format!("kept/config.{bdf}")) else {
+            panic!("no {bdf}\n{self}")
+        };
         parse(config, &self.text(&format!("kept/resource.{bdf}")))
     }
 
@@ -121,17 +150,28 @@ impl Booted {
     pub fn assert_bars_consistent(&self, devices: &[&str]) {
         let mut bars = Vec::new();
         for bdf in devices {
-            bars.extend(self.bars(bdf).into_iter().map(|(n, bar)| (format!("{bdf} BAR {n}"), bar)));
+            bars.extend(
+                self.bars(bdf)
+                    .into_iter()
+                    .map(|(n, bar)| (format!("{bdf} BAR {n}"), bar)),
+            );
         }
         for (name, bar) in &bars {
             assert_eq!(bar.start, bar.register, "{name}: {bar:x?}\n{self}");
-            assert!(bar.start.is_multiple_of(bar.bytes), "{name} is not aligned: {bar:x?}\n{self}");
+            assert!(
+                bar.start.is_multiple_of(bar.bytes),
+                "{name} is not aligned: {bar:x?}\n{self}"
+            );
         }
         let placed: Vec<_> = bars.iter().filter(|(_, bar)| bar.start != 0).collect();
         for (at, (name, bar)) in placed.iter().enumerate() {
             for (other, second) in &placed[..at] {
-                let apart = bar.start + bar.bytes <= second.start || second.start + second.bytes <= bar.start;
-                assert!(apart, "{name} lies on {other}: {bar:x?} {second:x?}\n{self}");
+                let apart = bar.start + bar.bytes <= second.start
+                    || second.start + second.bytes <= bar.start;
+                assert!(
+                    apart,
+                    "{name} lies on {other}: {bar:x?} {second:x?}\n{self}"
+                );
             }
         }
     }
@@ -155,12 +195,16 @@ mod tests {
         let mut config = vec![0; 4096];
         config[0x14..0x1c].copy_from_slice(&[0x0c, 0, 0, 0, 0x40, 0, 0, 0]);
         config[0x100..0x10c].copy_from_slice(&[0x15, 0, 1, 0, 0, 0xfc, 0xf, 0, 0x21, 0x0f, 0, 0]);
-        let resource = "0xb2000000 0xb2ffffff 0x40200\n0x4000000000 0x47ffffffff 0x14220c\n0x0 0x0 0x0";
+        let resource =
+            "0xb2000000 0xb2ffffff 0x40200\n0x4000000000 0x47ffffffff 0x14220c\n0x0 0x0 0x0";
         let bars = parse(&config, resource);
         assert_eq!(bars.len(), 1);
         assert!(bars[0].1.agrees_on(32 << 30), "{bars:x?}");
         config[0x109] = 8;
-        assert!(!parse(&config, resource)[0].1.agrees_on(32 << 30), "the control register disagrees");
+        assert!(
+            !parse(&config, resource)[0].1.agrees_on(32 << 30),
+            "the control register disagrees"
+        );
         config[0x18] = 0x48;
         assert_eq!(parse(&config, resource)[0].1.register, 0x48_0000_0000);
     }

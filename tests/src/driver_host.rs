@@ -15,8 +15,7 @@ use std::process::{Command, Output, Stdio};
 const X86_64: u16 = 62;
 const RISC_V: u16 = 243;
 /// The values that `seen.h` names, as a header of NVIDIA's has them.
-pub const KEYS: &str =
-    "#define T \"RMPcieP2PType\"\n#define T_BAR1 1\n#define S \"RMForceStaticBar1\"\n#define S_ENABLE 1\n";
+pub const KEYS: &str = "#define T \"RMPcieP2PType\"\n#define T_BAR1 1\n#define S \"RMForceStaticBar1\"\n#define S_ENABLE 1\n";
 
 /// Whose packages the files are laid out as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,7 +58,9 @@ impl Layout {
         match self {
             Self::Debian => format!("usr/src/nvidia-current-open-{version}"),
             Self::Ubuntu | Self::Arch => format!("usr/src/nvidia-{version}"),
-            Self::Fedora => format!("usr/share/nvidia-kmod-{version}/nvidia-kmod-{version}-x86_64.tar.xz"),
+            Self::Fedora => {
+                format!("usr/share/nvidia-kmod-{version}/nvidia-kmod-{version}-x86_64.tar.xz")
+            }
         }
     }
 
@@ -95,25 +96,49 @@ pub struct Host {
 /// A library or program of a version, for a processor.
 #[must_use]
 pub fn program(version: &str, machine: u16) -> Vec<u8> {
-    elf(machine, &[(".rodata", format!("\0{version}\0").as_bytes()), (".text", &[0x90; 3000])])
+    elf(
+        machine,
+        &[
+            (".rodata", format!("\0{version}\0").as_bytes()),
+            (".text", &[0x90; 3000]),
+        ],
+    )
 }
 
 /// Firmware of a version.
 #[must_use]
 pub fn firmware(version: &str) -> Vec<u8> {
-    elf(RISC_V, &[(".fwimage", &[7; 3000]), (".fwversion", format!("{version}\0").as_bytes())])
+    elf(
+        RISC_V,
+        &[
+            (".fwimage", &[7; 3000]),
+            (".fwversion", format!("{version}\0").as_bytes()),
+        ],
+    )
 }
 
 /// A resource manager that was compiled before and knows these registry keys.
 #[must_use]
 pub fn resource_manager(keys: &[&str]) -> Vec<u8> {
-    elf(X86_64, &[(".rodata.str1.1", format!("\0{}\0", keys.join("\0")).as_bytes())])
+    elf(
+        X86_64,
+        &[(
+            ".rodata.str1.1",
+            format!("\0{}\0", keys.join("\0")).as_bytes(),
+        )],
+    )
 }
 
 /// A kernel module of a version, with a licence.
 #[must_use]
 pub fn module(version: &str, licence: &str) -> Vec<u8> {
-    elf(X86_64, &[(".modinfo", format!("license={licence}\0version={version}\0").as_bytes())])
+    elf(
+        X86_64,
+        &[(
+            ".modinfo",
+            format!("license={licence}\0version={version}\0").as_bytes(),
+        )],
+    )
 }
 
 /// Packs as the name's end says.
@@ -127,7 +152,12 @@ pub fn packed(name: &str, data: &[u8]) -> Vec<u8> {
         Some("zst") => "zstd",
         _ => return data.to_vec(),
     };
-    let mut child = Command::new(program).arg("-qc").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut child = Command::new(program)
+        .arg("-qc")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
     let mut input = child.stdin.take().unwrap();
     let data = data.to_vec();
     let writer = std::thread::spawn(move || input.write_all(&data).unwrap());
@@ -140,8 +170,16 @@ pub fn packed(name: &str, data: &[u8]) -> Vec<u8> {
 /// The files below a folder, in order.
 #[must_use]
 pub fn names(folder: &Path) -> Vec<String> {
-    let output = Command::new("find").arg(folder).args(["-type", "f", "-printf", "%P\n"]).output().unwrap();
-    let mut names: Vec<_> = String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect();
+    let output = Command::new("find")
+        .arg(folder)
+        .args(["-type", "f", "-printf", "%P\n"])
+        .output()
+        .unwrap();
+    let mut names: Vec<_> = String::from_utf8(output.stdout)
+        .unwrap()
+        .lines()
+        .map(str::to_owned)
+        .collect();
     names.sort();
     names
 }
@@ -191,12 +229,20 @@ impl Host {
     /// A machine that lacks nothing, with one RTX 5090.
     #[must_use]
     pub fn new(layout: Layout, version: &str) -> Self {
-        let host = Self { dir: tempfile::tempdir().unwrap(), layout, version: version.to_owned() };
+        let host = Self {
+            dir: tempfile::tempdir().unwrap(),
+            layout,
+            version: version.to_owned(),
+        };
         fs::create_dir_all(host.path("root/usr/lib")).unwrap();
         fs::create_dir(host.path("to")).unwrap();
         symlink("usr/lib", host.path("root/lib")).unwrap();
         host.write("etc/os-release", layout.release());
-        for name in ["libcuda.so", "libnvidia-ml.so", "libnvidia-ptxjitcompiler.so"] {
+        for name in [
+            "libcuda.so",
+            "libnvidia-ml.so",
+            "libnvidia-ptxjitcompiler.so",
+        ] {
             host.library(name, version);
         }
         host.programs();
@@ -206,7 +252,10 @@ impl Host {
         }
         host.licence();
         host.source(version, "Dual MIT/GPL");
-        host.write(layout.module(), packed(layout.module(), &module(version, "Dual MIT/GPL")));
+        host.write(
+            layout.module(),
+            packed(layout.module(), &module(version, "Dual MIT/GPL")),
+        );
         host.write("sys/module/nvidia/version", format!("{version}\n"));
         host.gpu("0000:01:00.0", 0x2b85);
         host
@@ -214,13 +263,19 @@ impl Host {
 
     fn library(&self, name: &str, version: &str) {
         let folder = self.layout.libraries();
-        self.write(&format!("{folder}/{name}.{version}"), program(version, X86_64));
+        self.write(
+            &format!("{folder}/{name}.{version}"),
+            program(version, X86_64),
+        );
         self.link(&format!("{folder}/{name}.1"), &format!("{name}.{version}"));
         if self.layout == Layout::Debian {
             // as libcuda1 and update-alternatives make them
             let alternative = format!("/etc/alternatives/nvidia--{name}.1-x86_64-linux-gnu");
             self.link(&format!("usr/lib/x86_64-linux-gnu/{name}.1"), &alternative);
-            self.link(alternative.trim_start_matches('/'), &format!("/{folder}/{name}.1"));
+            self.link(
+                alternative.trim_start_matches('/'),
+                &format!("/{folder}/{name}.1"),
+            );
         }
     }
 
@@ -228,7 +283,10 @@ impl Host {
         let smi = program(&self.version, X86_64);
         if self.layout == Layout::Debian {
             self.write("usr/lib/nvidia/current/nvidia-smi", smi);
-            self.link("etc/alternatives/nvidia--nvidia-smi", "/usr/lib/nvidia/current/nvidia-smi");
+            self.link(
+                "etc/alternatives/nvidia--nvidia-smi",
+                "/usr/lib/nvidia/current/nvidia-smi",
+            );
             self.link("usr/bin/nvidia-smi", "/etc/alternatives/nvidia--nvidia-smi");
         } else {
             self.write("usr/bin/nvidia-smi", smi);
@@ -253,7 +311,10 @@ impl Host {
         match self.layout {
             Layout::Arch => {
                 self.kernel_open(&format!("{at}/kernel-open"), version, licence);
-                self.write(&format!("{at}/version.mk"), format!("NVIDIA_VERSION = {version}\n"));
+                self.write(
+                    &format!("{at}/version.mk"),
+                    format!("NVIDIA_VERSION = {version}\n"),
+                );
                 self.write(&format!("{at}/COPYING"), "MIT\n");
                 self.write(&format!("{at}/src/nvidia/Makefile"), "all:\n\tfalse\n");
                 let header = format!("{at}/src/nvidia/interface/nvrm_registry.h");
@@ -280,20 +341,32 @@ impl Host {
             }
             Layout::Debian | Layout::Ubuntu => {
                 self.kernel_open(&at, version, licence);
-                self.write(&format!("{at}/dkms.conf"), format!("PACKAGE_VERSION=\"{version}\"\n"));
+                self.write(
+                    &format!("{at}/dkms.conf"),
+                    format!("PACKAGE_VERSION=\"{version}\"\n"),
+                );
             }
         }
     }
 
     fn kernel_open(&self, at: &str, version: &str, licence: &str) {
-        self.write(&format!("{at}/Kbuild"), format!("ccflags-y += -DNV_VERSION_STRING=\\\"{version}\\\"\n"));
+        self.write(
+            &format!("{at}/Kbuild"),
+            format!("ccflags-y += -DNV_VERSION_STRING=\\\"{version}\\\"\n"),
+        );
         self.write(&format!("{at}/Makefile"), "modules:\n\tfalse\n");
-        self.write(&format!("{at}/nvidia/nv.c"), format!("/* permission */\nMODULE_LICENSE(\"{licence}\");\n"));
+        self.write(
+            &format!("{at}/nvidia/nv.c"),
+            format!("/* permission */\nMODULE_LICENSE(\"{licence}\");\n"),
+        );
         self.write(
             &format!("{at}/nvidia/nv-pci.c"),
             "int f(void)\n{\n    return pci_resize_resource(dev, bar, size);\n}\n",
         );
-        self.write(&format!("{at}/nvidia/nvidia-sources.Kbuild"), "NVIDIA_SOURCES += nvidia/nv.c\n");
+        self.write(
+            &format!("{at}/nvidia/nvidia-sources.Kbuild"),
+            "NVIDIA_SOURCES += nvidia/nv.c\n",
+        );
         self.write(&format!("{at}/nvidia-uvm/nvidia-uvm-sources.Kbuild"), "\n");
         self.write(
             &format!("{at}/nvidia/nv-kernel.o_binary"),
@@ -303,7 +376,11 @@ impl Host {
 
     /// A GPU of NVIDIA's with this device id.
     pub fn gpu(&self, address: &str, device: u16) {
-        for (name, value) in [("vendor", 0x10de), ("device", u32::from(device)), ("class", 0x03_0000)] {
+        for (name, value) in [
+            ("vendor", 0x10de),
+            ("device", u32::from(device)),
+            ("class", 0x03_0000),
+        ] {
             self.write(
                 &format!("sys/bus/pci/devices/{address}/{name}"),
                 format!("0x{value:04x}\n").replace("0x30000", "0x030000"),
@@ -343,7 +420,12 @@ impl Host {
     pub fn parts(&self, words: &[&str]) -> Output {
         let script = workspace().join("image/driver/sources/parts.py");
         let mut command = Command::new("python3");
-        command.arg("-B").arg(script).args(words).current_dir(self.dir.path()).env("SOURCE_DATE_EPOCH", "1");
+        command
+            .arg("-B")
+            .arg(script)
+            .args(words)
+            .current_dir(self.dir.path())
+            .env("SOURCE_DATE_EPOCH", "1");
         command.output().unwrap()
     }
 
@@ -355,23 +437,47 @@ impl Host {
 
     /// Writes the packages of an Ubuntu machine to a folder, with names of 580 (with the branch) or 590 (without).
     pub fn packages(&self, folder: &Path, branch: &str) {
-        let read = |name: &str| (fs::read(self.path("root").join(name)).unwrap(), name.to_owned());
+        let read = |name: &str| {
+            (
+                fs::read(self.path("root").join(name)).unwrap(),
+                name.to_owned(),
+            )
+        };
         let pack = |name: &str, paths: &[String]| {
             let files: Vec<_> = paths.iter().map(|path| read(path)).collect();
-            let files: Vec<_> = files.iter().map(|(data, path)| (path.as_str(), data.clone())).collect();
-            deb(folder, name, &format!("{}-0ubuntu1", self.version), "amd64", &files);
+            let files: Vec<_> = files
+                .iter()
+                .map(|(data, path)| (path.as_str(), data.clone()))
+                .collect();
+            deb(
+                folder,
+                name,
+                &format!("{}-0ubuntu1", self.version),
+                "amd64",
+                &files,
+            );
         };
         let library = |name: &str| self.library_path(name);
         pack(
             &format!("libnvidia-compute{branch}"),
-            &[library("libcuda"), library("libnvidia-ml"), library("libnvidia-ptxjitcompiler")],
+            &[
+                library("libcuda"),
+                library("libnvidia-ml"),
+                library("libnvidia-ptxjitcompiler"),
+            ],
         );
-        pack(&format!("nvidia-utils{branch}"), &["usr/bin/nvidia-smi".to_owned()]);
-        let gsp = ["gsp_ga10x.bin", "gsp_tu10x.bin"].map(|name| self.layout.firmware(&self.version, name));
+        pack(
+            &format!("nvidia-utils{branch}"),
+            &["usr/bin/nvidia-smi".to_owned()],
+        );
+        let gsp = ["gsp_ga10x.bin", "gsp_tu10x.bin"]
+            .map(|name| self.layout.firmware(&self.version, name));
         pack(&format!("nvidia-firmware{branch}"), &gsp);
         let source = self.layout.source(&self.version);
-        let files: Vec<_> =
-            names(&self.path("root").join(&source)).iter().map(|name| format!("{source}/{name}")).collect();
+        let files: Vec<_> = names(&self.path("root").join(&source))
+            .iter()
+            .map(|name| format!("{source}/{name}"))
+            .collect();
         pack(&format!("nvidia-kernel-source{branch}-open"), &files);
     }
 

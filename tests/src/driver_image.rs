@@ -25,14 +25,16 @@ impl DriverImage {
         let shipped = Image::shipped().driver_image()?;
         let image = Self(dir);
         let unsquashfs = || Command::new("unsquashfs");
-        run(unsquashfs().args(["-q", "-n", "-d"]).arg(image.tree()).arg(&shipped).args([
-            "driver.toml",
-            "modules",
-            "bin",
-            "doc",
-        ]))?;
+        run(unsquashfs()
+            .args(["-q", "-n", "-d"])
+            .arg(image.tree())
+            .arg(&shipped)
+            .args(["driver.toml", "modules", "bin", "doc"]))?;
         let names = output(unsquashfs().args(["-q", "-l", "-d", ""]).arg(&shipped))?;
-        for name in names.lines().filter(|name| name.starts_with("/lib/") || name.starts_with("/firmware/")) {
+        for name in names
+            .lines()
+            .filter(|name| name.starts_with("/lib/") || name.starts_with("/firmware/"))
+        {
             image.create_empty(name.trim_start_matches('/'))?;
         }
         Ok(image)
@@ -61,7 +63,13 @@ impl DriverImage {
         let path = self.tree().join(name);
         let is_file = name.ends_with(".bin") || name.contains(".so");
         let folder = path.parent().filter(|_| is_file).unwrap_or(&path);
-        let made = fs::create_dir_all(folder).and_then(|()| if is_file { fs::write(&path, "") } else { Ok(()) });
+        let made = fs::create_dir_all(folder).and_then(|()| {
+            if is_file {
+                fs::write(&path, "")
+            } else {
+                Ok(())
+            }
+        });
         made.map_err(Error::file("create", path))
     }
 
@@ -73,10 +81,14 @@ impl DriverImage {
         assert_eq!(old.len(), new.len(), "the file must keep its layout");
         let path = self.tree().join(file);
         let mut bytes = fs::read(&path).map_err(Error::file("read", &path))?;
-        let places: Vec<_> =
-            (0..bytes.len().saturating_sub(old.len())).filter(|at| bytes[*at..].starts_with(old.as_bytes())).collect();
+        let places: Vec<_> = (0..bytes.len().saturating_sub(old.len()))
+            .filter(|at| bytes[*at..].starts_with(old.as_bytes()))
+            .collect();
         if places.is_empty() {
-            return Err(Error::Archive { what: "driver image", why: format!("{file} holds no {old}") });
+            return Err(Error::Archive {
+                what: "driver image",
+                why: format!("{file} holds no {old}"),
+            });
         }
         for at in places {
             bytes[at..at + new.len()].copy_from_slice(new.as_bytes());
@@ -89,7 +101,8 @@ impl DriverImage {
     /// # Errors
     /// As rename(2).
     pub fn rename(&self, from: &str, to: &str) -> Result<()> {
-        fs::rename(self.tree().join(from), self.tree().join(to)).map_err(Error::file("rename", from))
+        fs::rename(self.tree().join(from), self.tree().join(to))
+            .map_err(Error::file("rename", from))
     }
 
     /// Removes a file.
@@ -127,6 +140,10 @@ pub fn squashfs(dir: &Path, out: PathBuf) -> Result<PathBuf> {
 
 fn make_squashfs(dir: &Path, out: PathBuf, options: &[&str]) -> Result<PathBuf> {
     let quiet = ["-quiet", "-no-progress", "-all-root"];
-    run(Command::new("mksquashfs").arg(dir).arg(&out).args(quiet).args(options))?;
+    run(Command::new("mksquashfs")
+        .arg(dir)
+        .arg(&out)
+        .args(quiet)
+        .args(options))?;
     Ok(out)
 }

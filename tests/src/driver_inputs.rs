@@ -29,10 +29,18 @@ pub fn elf(machine: u16, sections: &[(&str, &[u8])]) -> Vec<u8> {
     let mut names = vec![0];
     let mut body = vec![0; 64];
     let mut headers = vec![[0_u64; 8]];
-    for (name, data) in sections.iter().copied().chain([(".shstrtab", [].as_slice())]) {
+    for (name, data) in sections
+        .iter()
+        .copied()
+        .chain([(".shstrtab", [].as_slice())])
+    {
         let at = names.len() as u64;
         names.extend(name.bytes().chain([0]));
-        let data = if name == ".shstrtab" { names.clone() } else { data.to_vec() };
+        let data = if name == ".shstrtab" {
+            names.clone()
+        } else {
+            data.to_vec()
+        };
         headers.push([at, 1, 0, 0, body.len() as u64, data.len() as u64, 0, 0]);
         body.extend(data);
     }
@@ -97,11 +105,23 @@ impl DriverInputs {
         self.write("tree/src/nvidia/Makefile", "all:\n\tfalse\n");
         self.write("tree/COPYING", "MIT\n");
         self.write("tree/kernel-open/Makefile", "modules:\n\tfalse\n");
-        self.write("tree/kernel-open/nvidia/nv-frontend.c", "MODULE_LICENSE(\"Dual MIT/GPL\");\n");
-        self.write("tree/kernel-open/nvidia/nvidia-sources.Kbuild", "NVIDIA_SOURCES += nvidia/nv.c\n");
-        self.write("tree/kernel-open/nvidia-uvm/nvidia-uvm-sources.Kbuild", "\n");
+        self.write(
+            "tree/kernel-open/nvidia/nv-frontend.c",
+            "MODULE_LICENSE(\"Dual MIT/GPL\");\n",
+        );
+        self.write(
+            "tree/kernel-open/nvidia/nvidia-sources.Kbuild",
+            "NVIDIA_SOURCES += nvidia/nv.c\n",
+        );
+        self.write(
+            "tree/kernel-open/nvidia-uvm/nvidia-uvm-sources.Kbuild",
+            "\n",
+        );
         self.write("tree/src/nvidia/interface/nvrm_registry.h", REGISTRY);
-        self.write("tree/kernel-open/nvidia/nv.c", "one\ntwo\nthree\nfour\nfive\n");
+        self.write(
+            "tree/kernel-open/nvidia/nv.c",
+            "one\ntwo\nthree\nfour\nfive\n",
+        );
         self.path("tree")
     }
 
@@ -112,21 +132,44 @@ impl DriverInputs {
 
     /// An installer whose libraries are for the processor with this number in ELF files.
     pub fn installer_for(&self, version: &str, machine: u16) -> PathBuf {
-        for file in ["libcuda.so", "libnvidia-ml.so", "libnvidia-ptxjitcompiler.so"] {
+        for file in [
+            "libcuda.so",
+            "libnvidia-ml.so",
+            "libnvidia-ptxjitcompiler.so",
+        ] {
             // long and not repetitive, so that a cut removes more than the end of the archive
             let noise = (0..200_000_u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 13) as u8);
             let said = format!("\0{version}\0");
-            let sections = [(".rodata", said.as_bytes()), (".text", &noise.collect::<Vec<_>>()[..])];
+            let sections = [
+                (".rodata", said.as_bytes()),
+                (".text", &noise.collect::<Vec<_>>()[..]),
+            ];
             self.write(&format!("run/{file}.{version}"), elf(machine, &sections));
         }
         for gsp in ["gsp_ga10x.bin", "gsp_tu10x.bin"] {
-            self.write(&format!("run/firmware/{gsp}"), crate::driver_host::firmware(version));
+            self.write(
+                &format!("run/firmware/{gsp}"),
+                crate::driver_host::firmware(version),
+            );
         }
         self.write("run/LICENSE", "licence");
-        self.write("run/nvidia-smi", crate::driver_host::program(version, machine));
+        self.write(
+            "run/nvidia-smi",
+            crate::driver_host::program(version, machine),
+        );
         let packed = self.path("packed");
-        let tar = format!("tar -C {} -cf - . | xz > {}", self.path("run").display(), packed.display());
-        assert!(Command::new("sh").args(["-c", &tar]).status().unwrap().success());
+        let tar = format!(
+            "tar -C {} -cf - . | xz > {}",
+            self.path("run").display(),
+            packed.display()
+        );
+        assert!(
+            Command::new("sh")
+                .args(["-c", &tar])
+                .status()
+                .unwrap()
+                .success()
+        );
         let md5 = Command::new("md5sum").arg(&packed).output().unwrap();
         let md5 = String::from_utf8_lossy(&md5.stdout)[..32].to_owned();
         let header = format!("#!/bin/sh\nskip=5\nMD5=\"{md5}\"\nexit 1\n");
@@ -146,9 +189,16 @@ impl DriverInputs {
 
     /// A description of this tree without patches and of this installer, with its true hash or another one.
     pub fn files(&self, version: &str, run: &Path, run_hash: &str) {
-        let hash = if run_hash.is_empty() { sha256(run) } else { run_hash.to_owned() };
+        let hash = if run_hash.is_empty() {
+            sha256(run)
+        } else {
+            run_hash.to_owned()
+        };
         self.description(&[
-            ("version = \"555.58.02\"", &format!("version = \"{version}\"")),
+            (
+                "version = \"555.58.02\"",
+                &format!("version = \"{version}\""),
+            ),
             ("source = \"debian\"", "source = \"files\""),
             ("patches = \"patches/555.58.02\"", "patches = \"\""),
             ("patch = \"1\"", "patch = \"\""),
@@ -189,8 +239,15 @@ fn sha256(path: &Path) -> String {
 pub fn assert_one_error(output: &Output, words: &[&str]) {
     let text = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success(), "it succeeded: {text}");
-    assert!(output.stdout.is_empty(), "it gave a result: {}", String::from_utf8_lossy(&output.stdout));
-    let errors: Vec<&str> = text.lines().filter(|l| l.starts_with("firstlight: error:")).collect();
+    assert!(
+        output.stdout.is_empty(),
+        "it gave a result: {}",
+        String::from_utf8_lossy(&output.stdout)
+    );
+    let errors: Vec<&str> = text
+        .lines()
+        .filter(|l| l.starts_with("firstlight: error:"))
+        .collect();
     assert_eq!(errors.len(), 1, "{text}");
     for word in words {
         assert!(errors[0].contains(word), "no '{word}' in: {}", errors[0]);

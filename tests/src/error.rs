@@ -108,10 +108,17 @@ pub fn run(command: &mut Command) -> Result<()> {
 /// As [`run`].
 pub fn output(command: &mut Command) -> Result<String> {
     let program = command.get_program().to_string_lossy().into_owned();
-    let failed = |why: String| Error::Program { program: program.clone(), why };
+    let failed = |why: String| Error::Program {
+        program: program.clone(),
+        why,
+    };
     let output = command.output().map_err(|e| failed(e.to_string()))?;
     if !output.status.success() {
-        return Err(failed(format!("{}: {}", output.status, String::from_utf8_lossy(&output.stderr))));
+        return Err(failed(format!(
+            "{}: {}",
+            output.status,
+            String::from_utf8_lossy(&output.stderr)
+        )));
     }
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }

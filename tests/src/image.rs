@@ -20,7 +20,8 @@ pub fn workspace() -> &'static Path {
 #[must_use]
 pub fn cache() -> PathBuf {
     let home = || env::var_os("HOME").map_or_else(|| "/root".into(), PathBuf::from);
-    let users = || env::var_os("XDG_CACHE_HOME").map_or_else(|| home().join(".cache"), PathBuf::from);
+    let users =
+        || env::var_os("XDG_CACHE_HOME").map_or_else(|| home().join(".cache"), PathBuf::from);
     env::var_os("FIRSTLIGHT_CACHE").map_or_else(|| users().join("firstlight"), PathBuf::from)
 }
 
@@ -32,7 +33,10 @@ impl Image {
     /// The image that ships. `FIRSTLIGHT_IMAGE` names another output folder.
     #[must_use]
     pub fn shipped() -> Self {
-        Self(env::var_os("FIRSTLIGHT_IMAGE").map_or_else(|| workspace().join("target/image/out"), Into::into))
+        Self(
+            env::var_os("FIRSTLIGHT_IMAGE")
+                .map_or_else(|| workspace().join("target/image/out"), Into::into),
+        )
     }
 
     /// The image for arm64 machines, made by `./run image --arch arm64`.
@@ -72,7 +76,9 @@ impl Image {
     /// # Errors
     /// As [`Image::plain_initrd`].
     pub(crate) fn initrd_with_modules(&self) -> Result<PathBuf> {
-        made_once("modules", &self.initrd()?, |packed| self.reduced(packed, DriverImage::skeleton))
+        made_once("modules", &self.initrd()?, |packed| {
+            self.reduced(packed, DriverImage::skeleton)
+        })
     }
 
     /// The same with the driver's modules as empty files too, which takes half a second less.
@@ -80,7 +86,9 @@ impl Image {
     /// # Errors
     /// As [`Image::plain_initrd`].
     pub(crate) fn lean_initrd(&self) -> Result<PathBuf> {
-        made_once("lean", &self.initrd()?, |packed| self.reduced(packed, DriverImage::with_empty_modules))
+        made_once("lean", &self.initrd()?, |packed| {
+            self.reduced(packed, DriverImage::with_empty_modules)
+        })
     }
 
     /// The initrd's archive without compression, with this driver image instead of the shipped one.
@@ -93,7 +101,10 @@ impl Image {
         let mut bytes = archive::unzstd(system)?;
         bytes.resize(bytes.len().next_multiple_of(ALIGNED), 0);
         let mut added = archive::read_archives(added)?;
-        for entry in added.iter_mut().filter(|entry| entry.path == driver_image::PATH) {
+        for entry in added
+            .iter_mut()
+            .filter(|entry| entry.path == driver_image::PATH)
+        {
             entry.data = driver()?.pack()?;
         }
         bytes.extend(archive::write_cpio(&added));
@@ -115,16 +126,28 @@ impl Image {
     /// # Errors
     /// As [`Image::file`].
     pub(crate) fn driver_image(&self) -> Result<PathBuf> {
-        made_once("driver", &self.initrd()?, |_| self.file(driver_image::PATH).map(|entry| entry.data))
+        made_once("driver", &self.initrd()?, |_| {
+            self.file(driver_image::PATH).map(|entry| entry.data)
+        })
     }
 
     /// The size of the driver's archive at the initrd's end, in bytes.
     fn driver_bytes(&self) -> Result<usize> {
         let path = self.0.join("firstlight.sizes");
-        let text = if path.exists() { fs::read_to_string(&path) } else { Ok("driver 0".to_owned()) };
+        let text = if path.exists() {
+            fs::read_to_string(&path)
+        } else {
+            Ok("driver 0".to_owned())
+        };
         let text = text.map_err(Error::file("read", &path))?;
-        let number = text.trim().strip_prefix("driver ").and_then(|n| n.parse().ok());
-        number.ok_or(Error::Archive { what: "firstlight.sizes", why: text })
+        let number = text
+            .trim()
+            .strip_prefix("driver ")
+            .and_then(|n| n.parse().ok());
+        number.ok_or(Error::Archive {
+            what: "firstlight.sizes",
+            why: text,
+        })
     }
 
     /// The unified kernel image, as used on a stick or by UEFI's network boot.
@@ -141,7 +164,10 @@ impl Image {
     /// [`Error::NotBuilt`], or why it could not be read.
     pub fn words(&self) -> Result<String> {
         let path = self.part("firstlight.cmdline")?;
-        Ok(fs::read_to_string(&path).map_err(Error::file("read", path))?.trim().to_owned())
+        Ok(fs::read_to_string(&path)
+            .map_err(Error::file("read", path))?
+            .trim()
+            .to_owned())
     }
 
     /// The boot entries of the image: id, kernel, title, kernel words.
@@ -153,7 +179,10 @@ impl Image {
         let text = fs::read_to_string(&path).map_err(Error::file("read", path))?;
         let entry = |line: &str| {
             let parts: Vec<_> = line.split('\t').map(str::to_owned).collect();
-            parts.try_into().map_err(|_| Error::Archive { what: "firstlight.entries", why: line.to_owned() })
+            parts.try_into().map_err(|_| Error::Archive {
+                what: "firstlight.entries",
+                why: line.to_owned(),
+            })
         };
         text.lines().map(entry).collect()
     }
@@ -220,11 +249,18 @@ impl Image {
     /// As [`Image::files`]; [`Error::Archive`] if there is no such file.
     pub fn file(&self, path: &str) -> Result<Entry> {
         let all = path == driver_image::PATH;
-        let files = if all { self.files() } else { archive::read_initrd(&self.lean_initrd()?) };
+        let files = if all {
+            self.files()
+        } else {
+            archive::read_initrd(&self.lean_initrd()?)
+        };
         files?
             .into_iter()
             .rfind(|entry| entry.path == path)
-            .ok_or_else(|| Error::Archive { what: "initrd", why: format!("holds no {path}") })
+            .ok_or_else(|| Error::Archive {
+                what: "initrd",
+                why: format!("holds no {path}"),
+            })
     }
 
     /// Writes the initrd's root into a folder that does not exist yet, with the driver image only if `whole`; returns the
@@ -237,7 +273,9 @@ impl Image {
         entries.retain(|entry| whole || !entry.path.ends_with(".squashfs"));
         fs::create_dir(to).map_err(Error::file("create", to))?;
         for entry in &entries {
-            entry.unpack(to).map_err(Error::file("unpack", &entry.path))?;
+            entry
+                .unpack(to)
+                .map_err(Error::file("unpack", &entry.path))?;
         }
         Ok(entries.len())
     }
@@ -252,9 +290,15 @@ impl Image {
 pub(crate) const ALIGNED: usize = 512;
 
 /// The result of `make` for a file of an image, made once per image.
-fn made_once(kind: &str, file: &Path, make: impl FnOnce(&[u8]) -> Result<Vec<u8>>) -> Result<PathBuf> {
+fn made_once(
+    kind: &str,
+    file: &Path,
+    make: impl FnOnce(&[u8]) -> Result<Vec<u8>>,
+) -> Result<PathBuf> {
     let changed = |meta: fs::Metadata| Ok((meta.len(), meta.modified()?));
-    let state = fs::metadata(file).and_then(changed).map_err(Error::file("look at", file))?;
+    let state = fs::metadata(file)
+        .and_then(changed)
+        .map_err(Error::file("look at", file))?;
     let mut hasher = DefaultHasher::new();
     (file, state).hash(&mut hasher);
     let dir = workspace().join("target/boots");
@@ -271,7 +315,9 @@ fn made_once(kind: &str, file: &Path, make: impl FnOnce(&[u8]) -> Result<Vec<u8>
 fn replace(dir: &Path, kind: &str, made: &Path, bytes: &[u8]) -> io::Result<()> {
     fs::create_dir_all(dir)?;
     for old in fs::read_dir(dir)?.flatten().map(|entry| entry.path()) {
-        let of_kind = old.file_name().is_some_and(|name| name.to_string_lossy().starts_with(kind));
+        let of_kind = old
+            .file_name()
+            .is_some_and(|name| name.to_string_lossy().starts_with(kind));
         if of_kind && old != made {
             // Another test may already have removed it.
             fs::remove_file(old).or_else(|e| if e.kind() == NotFound { Ok(()) } else { Err(e) })?;
@@ -285,11 +331,16 @@ fn replace(dir: &Path, kind: &str, made: &Path, bytes: &[u8]) -> io::Result<()> 
 
 /// A file of the fake PCI domain: `init` or `fakepci.ko`.
 pub(crate) fn fakepci_part(name: &str) -> Result<Vec<u8>> {
-    let dir = env::var_os("FIRSTLIGHT_FAKEPCI").map_or_else(|| workspace().join("target/fakepci"), PathBuf::from);
+    let dir = env::var_os("FIRSTLIGHT_FAKEPCI")
+        .map_or_else(|| workspace().join("target/fakepci"), PathBuf::from);
     let path = built(dir.join("t").join(name), "fakepci")?;
     fs::read(&path).map_err(Error::file("read", path))
 }
 
 fn built(path: PathBuf, recipe: &'static str) -> Result<PathBuf> {
-    if path.exists() { Ok(path) } else { Err(Error::NotBuilt { path, recipe }) }
+    if path.exists() {
+        Ok(path)
+    } else {
+        Err(Error::NotBuilt { path, recipe })
+    }
 }

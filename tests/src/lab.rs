@@ -34,18 +34,27 @@ impl Lab {
     /// # Errors
     /// If it cannot be created.
     pub fn new(address: &str) -> Result<Self> {
-        let address =
-            if address.is_empty() { String::new() } else { format!("ip address add {address} dev {INTERFACE}") };
+        let address = if address.is_empty() {
+            String::new()
+        } else {
+            format!("ip address add {address} dev {INTERFACE}")
+        };
         let script = format!(
             "ip link set lo up; ip tuntap add {INTERFACE} mode tap; {address}
              ip link set {INTERFACE} up; echo $$; exec sleep infinity"
         );
         let mut command = root(&["unshare", "--net", "sh", "-ec", &script]);
         let mut child = command.stdout(Stdio::piped()).spawn().map_err(failed)?;
-        let line = child.stdout.take().and_then(|out| BufReader::new(out).lines().next());
+        let line = child
+            .stdout
+            .take()
+            .and_then(|out| BufReader::new(out).lines().next());
         match line {
             Some(Ok(process)) if process.parse::<u32>().is_ok() => Ok(Self { child, process }),
-            _ => Err(Error::Program { program: "unshare".into(), why: "made no network".into() }),
+            _ => Err(Error::Program {
+                program: "unshare".into(),
+                why: "made no network".into(),
+            }),
         }
     }
 
@@ -53,7 +62,10 @@ impl Lab {
     #[must_use]
     pub fn inside(&self) -> Vec<String> {
         let words = ["nsenter", "--net", "--target"].map(str::to_owned);
-        words.into_iter().chain([self.process.clone(), "--".into()]).collect()
+        words
+            .into_iter()
+            .chain([self.process.clone(), "--".into()])
+            .collect()
     }
 
     /// Runs `image/pxe.sh --serve` with these words.
@@ -61,7 +73,10 @@ impl Lab {
     /// # Errors
     /// If it does not start.
     pub fn serve(&self, words: &[&str]) -> Result<LabServer> {
-        let script = workspace().join("image/pxe.sh").to_string_lossy().into_owned();
+        let script = workspace()
+            .join("image/pxe.sh")
+            .to_string_lossy()
+            .into_owned();
         self.run(&[&[script.as_str(), "--serve"], words].concat())
     }
 
@@ -73,17 +88,30 @@ impl Lab {
         let inside = self.inside();
         let mut all: Vec<&str> = inside.iter().map(String::as_str).collect();
         all.extend(words);
-        let mut child = root(&all).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().map_err(failed)?;
+        let mut child = root(&all)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(failed)?;
         let (sender, lines) = channel();
-        let pipes: [Option<Box<dyn std::io::Read + Send>>; 2] =
-            [child.stdout.take().map(|p: ChildStdout| Box::new(p) as _), child.stderr.take().map(|p| Box::new(p) as _)];
+        let pipes: [Option<Box<dyn std::io::Read + Send>>; 2] = [
+            child.stdout.take().map(|p: ChildStdout| Box::new(p) as _),
+            child.stderr.take().map(|p| Box::new(p) as _),
+        ];
         for pipe in pipes.into_iter().flatten() {
             let sender = sender.clone();
             thread::spawn(move || {
-                BufReader::new(pipe).lines().map_while(std::io::Result::ok).try_for_each(|l| sender.send(l))
+                BufReader::new(pipe)
+                    .lines()
+                    .map_while(std::io::Result::ok)
+                    .try_for_each(|l| sender.send(l))
             });
         }
-        Ok(LabServer { child, lines, output: String::new() })
+        Ok(LabServer {
+            child,
+            lines,
+            output: String::new(),
+        })
     }
 }
 
@@ -92,7 +120,10 @@ impl LabServer {
     pub fn says(&mut self, text: &str) -> bool {
         let until = Instant::now() + Duration::from_secs(300);
         while !self.output.contains(text) {
-            match self.lines.recv_timeout(until.saturating_duration_since(Instant::now())) {
+            match self
+                .lines
+                .recv_timeout(until.saturating_duration_since(Instant::now()))
+            {
                 Ok(line) => self.output += &(line + "\n"),
                 Err(_) => return false,
             }
@@ -126,12 +157,20 @@ impl Drop for Lab {
 
 /// A command that runs as root.
 fn root(words: &[&str]) -> Command {
-    let is_root = Command::new("id").arg("-u").output().is_ok_and(|o| o.stdout == b"0\n");
+    let is_root = Command::new("id")
+        .arg("-u")
+        .output()
+        .is_ok_and(|o| o.stdout == b"0\n");
     let mut command = Command::new(if is_root { "env" } else { "sudo" });
-    command.args(if is_root { &[][..] } else { &["-n"] }).args(words);
+    command
+        .args(if is_root { &[][..] } else { &["-n"] })
+        .args(words);
     command
 }
 
 fn failed(e: impl std::fmt::Display) -> Error {
-    Error::Program { program: "a network of its own".into(), why: e.to_string() }
+    Error::Program {
+        program: "a network of its own".into(),
+        why: e.to_string(),
+    }
 }

@@ -52,13 +52,17 @@ impl Overlay {
     /// # Errors
     /// If it has not been built.
     pub fn fakepci(self) -> Result<Self> {
-        Ok(self.program("t/init", fakepci_part("init")?).file("t/fakepci.ko", fakepci_part("fakepci.ko")?))
+        Ok(self
+            .program("t/init", fakepci_part("init")?)
+            .file("t/fakepci.ko", fakepci_part("fakepci.ko")?))
     }
 
     fn with(mut self, entry: Entry) -> Self {
         let mut folder = entry.path.as_str();
         while let Some((above, _)) = folder.rsplit_once('/') {
-            self.0.entry(above.to_owned()).or_insert_with(|| Entry::folder(above));
+            self.0
+                .entry(above.to_owned())
+                .or_insert_with(|| Entry::folder(above));
             folder = above;
         }
         self.0.insert(entry.path.clone(), entry);
@@ -117,7 +121,11 @@ trap send_back EXIT
 /// The files that came back; none if the workload did not get that far.
 pub(crate) fn read(path: &Path) -> Result<Vec<Entry>> {
     let bytes = std::fs::read(path).map_err(Error::file("read", path))?;
-    if bytes.iter().take(512).all(|b| *b == 0) { Ok(Vec::new()) } else { read_tar(&bytes) }
+    if bytes.iter().take(512).all(|b| *b == 0) {
+        Ok(Vec::new())
+    } else {
+        read_tar(&bytes)
+    }
 }
 
 #[cfg(test)]

@@ -35,10 +35,17 @@ pub struct Postgres {
 /// # Errors
 /// There is none.
 pub fn programs() -> Result<PathBuf> {
-    let versions = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
-    let programs = versions.map(|version| version.path().join("bin")).filter(|bin| bin.join("initdb").exists());
+    let versions = fs::read_dir("/usr/lib/postgresql")
+        .into_iter()
+        .flatten()
+        .flatten();
+    let programs = versions
+        .map(|version| version.path().join("bin"))
+        .filter(|bin| bin.join("initdb").exists());
     let version = |bin: &PathBuf| bin.parent()?.file_name()?.to_str()?.parse::<u32>().ok();
-    programs.max_by_key(version).ok_or_else(|| failed("it is missing; apt install postgresql"))
+    programs
+        .max_by_key(version)
+        .ok_or_else(|| failed("it is missing; apt install postgresql"))
 }
 
 fn is_root() -> bool {
@@ -56,7 +63,10 @@ fn command(program: &Path) -> Command {
 }
 
 fn failed(why: impl std::fmt::Display) -> Error {
-    Error::Program { program: "postgres".to_owned(), why: why.to_string() }
+    Error::Program {
+        program: "postgres".to_owned(),
+        why: why.to_string(),
+    }
 }
 
 impl Postgres {
@@ -67,34 +77,63 @@ impl Postgres {
     pub fn start(settings: &[&str], files: &[(&str, &str)]) -> Result<Self> {
         let bin = programs()?;
         // In memory where that is possible, since it synchronises each commit; and where its user may enter.
-        let dir = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir_in("/tmp")).map_err(failed)?;
+        let dir = tempfile::tempdir_in("/dev/shm")
+            .or_else(|_| tempfile::tempdir_in("/tmp"))
+            .map_err(failed)?;
         if is_root() {
             chown(dir.path(), Some(NOBODY), Some(NOBODY)).map_err(failed)?;
         }
         let password = dir.path().join("password");
         fs::write(&password, PASSWORD).map_err(failed)?;
-        fs::set_permissions(&password, std::os::unix::fs::PermissionsExt::from_mode(0o644)).map_err(failed)?;
+        fs::set_permissions(
+            &password,
+            std::os::unix::fs::PermissionsExt::from_mode(0o644),
+        )
+        .map_err(failed)?;
         let mut init = command(&bin.join("initdb"));
-        init.args(["--no-sync", "--no-instructions", "--username=postgres", "--encoding=UTF8", "--locale=C.UTF-8"]);
-        init.args(["--auth-local=trust", "--auth-host=scram-sha-256", "--pwfile"]).arg(&password);
+        init.args([
+            "--no-sync",
+            "--no-instructions",
+            "--username=postgres",
+            "--encoding=UTF8",
+            "--locale=C.UTF-8",
+        ]);
+        init.args([
+            "--auth-local=trust",
+            "--auth-host=scram-sha-256",
+            "--pwfile",
+        ])
+        .arg(&password);
         output(init.arg("--pgdata").arg(dir.path().join("data")))?;
-        let port = TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).map_err(failed)?.port();
+        let port = TcpListener::bind("127.0.0.1:0")
+            .and_then(|socket| socket.local_addr())
+            .map_err(failed)?
+            .port();
         let own = dir.path().display();
         let mut all = format!(
             "listen_addresses = '127.0.0.1'\nport = {port}\nunix_socket_directories = '{own}'\nmax_connections = 200\n\
              shared_buffers = 16MB\nlog_min_messages = warning\n"
         );
-        settings.iter().for_each(|setting| all += &format!("{setting}\n"));
+        settings
+            .iter()
+            .for_each(|setting| all += &format!("{setting}\n"));
         fs::write(dir.path().join("data/postgresql.auto.conf"), all).map_err(failed)?;
         for (name, text) in files {
             let path = dir.path().join("data").join(name);
             fs::write(&path, text).map_err(failed)?;
-            fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o600)).map_err(failed)?;
+            fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o600))
+                .map_err(failed)?;
             if is_root() {
                 chown(&path, Some(NOBODY), Some(NOBODY)).map_err(failed)?;
             }
         }
-        let mut server = Self { bin, dir, port, shell: None, databases: AtomicUsize::new(0) };
+        let mut server = Self {
+            bin,
+            dir,
+            port,
+            shell: None,
+            databases: AtomicUsize::new(0),
+        };
         server.start_again()?;
         Ok(server)
     }
@@ -109,7 +148,11 @@ impl Postgres {
             end() { kill -s CONT $server; kill -s \"$1\" $server; wait $server; }
             if read -r word; then end \"$word\"; else end QUIT; rm -rf \"$2\"; fi";
         let mut shell = command(Path::new("sh"));
-        shell.args(["-c", script, "sh"]).arg(&self.bin).arg(self.dir.path()).stdin(Stdio::piped());
+        shell
+            .args(["-c", script, "sh"])
+            .arg(&self.bin)
+            .arg(self.dir.path())
+            .stdin(Stdio::piped());
         self.shell = Some(shell.spawn().map_err(failed)?);
         let until = Instant::now() + Duration::from_secs(60);
         while self.sql("postgres", "SELECT 1").is_err() {
@@ -156,8 +199,23 @@ impl Postgres {
     /// The server's.
     pub fn sql(&self, database: &str, sql: &str) -> Result<String> {
         let mut psql = command(&self.bin.join("psql"));
-        psql.args(["--no-psqlrc", "--quiet", "--tuples-only", "--no-align", "--set=ON_ERROR_STOP=1", "-U", "postgres"]);
-        psql.arg("-h").arg(self.dir.path()).args(["-p", &self.port.to_string(), "-d", database, "-c", sql]);
+        psql.args([
+            "--no-psqlrc",
+            "--quiet",
+            "--tuples-only",
+            "--no-align",
+            "--set=ON_ERROR_STOP=1",
+            "-U",
+            "postgres",
+        ]);
+        psql.arg("-h").arg(self.dir.path()).args([
+            "-p",
+            &self.port.to_string(),
+            "-d",
+            database,
+            "-c",
+            sql,
+        ]);
         output(&mut psql)
     }
 
@@ -174,7 +232,11 @@ impl Postgres {
     /// The URL of a database by the Unix socket, which needs no password.
     #[must_use]
     pub fn socket_url(&self, database: &str) -> String {
-        format!("postgres:///{database}?host={}&port={}&user=postgres", self.dir.path().display(), self.port)
+        format!(
+            "postgres:///{database}?host={}&port={}&user=postgres",
+            self.dir.path().display(),
+            self.port
+        )
     }
 
     /// The URL of a database by the loopback interface, which needs [`PASSWORD`].

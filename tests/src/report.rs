@@ -16,7 +16,10 @@ impl Report {
     pub fn test(&self, id: &str) -> &Value {
         let tests = self.0["tests"].as_array().into_iter().flatten();
         let ids: Vec<_> = tests.clone().map(|t| t["id"].as_str()).collect();
-        tests.into_iter().find(|t| t["id"] == id).unwrap_or_else(|| panic!("no test {id} among {ids:?}"))
+        tests
+            .into_iter()
+            .find(|t| t["id"] == id)
+            .unwrap_or_else(|| panic!("no test {id} among {ids:?}"))
     }
 
     /// The outcome of a test: `pass`, `warn`, `fail`, `error`, `not-applicable`.
@@ -32,7 +35,9 @@ impl Report {
     pub fn findings_about(&self, id: &str, subject: &str) -> Vec<(&str, &str)> {
         let findings = self.test(id)["findings"].as_array().into_iter().flatten();
         let about = findings.filter(|f| f["subject"] == subject);
-        about.map(|f| (text(&f["code"]), text(&f["severity"]))).collect()
+        about
+            .map(|f| (text(&f["code"]), text(&f["severity"])))
+            .collect()
     }
 
     /// One PCI function of the fabric.
@@ -44,7 +49,10 @@ impl Report {
     pub fn device(&self, bdf: &str) -> &Value {
         let devices = self.0["fabric"]["devices"].as_array().into_iter().flatten();
         let all: Vec<_> = devices.clone().map(|d| d["bdf"].as_str()).collect();
-        devices.into_iter().find(|d| d["bdf"] == bdf).unwrap_or_else(|| panic!("no {bdf} among {all:?}"))
+        devices
+            .into_iter()
+            .find(|d| d["bdf"] == bdf)
+            .unwrap_or_else(|| panic!("no {bdf} among {all:?}"))
     }
 
     /// How two devices are connected, in the abbreviations of `nvidia-smi topo -m`.

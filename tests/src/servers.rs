@@ -34,7 +34,10 @@ impl Request {
     /// A header's value.
     #[must_use]
     pub fn header(&self, name: &str) -> Option<&str> {
-        self.headers.iter().find(|(n, _)| n == name).map(|(_, value)| value.as_str())
+        self.headers
+            .iter()
+            .find(|(n, _)| n == name)
+            .map(|(_, value)| value.as_str())
     }
 }
 
@@ -59,7 +62,9 @@ impl HttpServer {
             let mut silent = Vec::new();
             for stream in listener.incoming().flatten() {
                 // A client that disconnects too early has sent no request.
-                let Some(request) = read(&stream) else { continue };
+                let Some(request) = read(&stream) else {
+                    continue;
+                };
                 let number = {
                     let mut requests = kept.lock().unwrap_or_else(PoisonError::into_inner);
                     requests.push(request.clone());
@@ -93,7 +98,10 @@ impl HttpServer {
     /// All requests so far.
     #[must_use]
     pub fn requests(&self) -> Vec<Request> {
-        self.requests.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.requests
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 }
 
@@ -108,20 +116,33 @@ fn read(stream: &TcpStream) -> Option<Request> {
     let mut headers = Vec::new();
     loop {
         let text = line()?;
-        let Some((name, value)) = text.split_once(':') else { break };
+        let Some((name, value)) = text.split_once(':') else {
+            break;
+        };
         headers.push((name.to_ascii_lowercase(), value.trim().to_owned()));
     }
     let length = headers.iter().find(|(name, _)| name == "content-length");
-    let length = length.and_then(|(_, value)| value.parse().ok()).unwrap_or(0);
+    let length = length
+        .and_then(|(_, value)| value.parse().ok())
+        .unwrap_or(0);
     let mut body = vec![0; length];
     reader.read_exact(&mut body).ok()?;
-    Some(Request { line: first, headers, body })
+    Some(Request {
+        line: first,
+        headers,
+        body,
+    })
 }
 
 fn respond(mut stream: &TcpStream, status: u16, body: &[u8]) {
-    let head = format!("HTTP/1.1 {status} Answer\r\nContent-Length: {}\r\nConnection: close\r\n\r\n", body.len());
+    let head = format!(
+        "HTTP/1.1 {status} Answer\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+        body.len()
+    );
     // The client may have disconnected; that is not an error here.
-    let _gone = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(body));
+    let _gone = stream
+        .write_all(head.as_bytes())
+        .and_then(|()| stream.write_all(body));
 }
 
 /// The NTP server's answer.
@@ -136,7 +157,11 @@ pub struct NtpReply {
 }
 
 /// The answer of a good server.
-pub const CORRECT_TIME: NtpReply = NtpReply { leap: 0, stratum: 2, ahead: 0 };
+pub const CORRECT_TIME: NtpReply = NtpReply {
+    leap: 0,
+    stratum: 2,
+    ahead: 0,
+};
 
 /// Seconds from 1900, where NTP starts counting, to 1970.
 const NTP_TO_UNIX: i64 = 2_208_988_800;
@@ -162,7 +187,9 @@ pub fn start_ntp_server(host: &str, reply: Option<NtpReply>) -> String {
 
 /// RFC 5905, figure 8.
 fn ntp_packet(question: &[u8; 48], reply: NtpReply) -> [u8; 48] {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or(Duration::ZERO);
     let seconds = i64::try_from(now.as_secs()).unwrap_or(0) + NTP_TO_UNIX + reply.ahead;
     let fraction = (u64::from(now.subsec_nanos()) << 32) / 1_000_000_000;
     // Seconds of the era: NTP keeps the lower half.

@@ -31,7 +31,11 @@ impl SignedMedia {
         let signed = Self { dir };
         run(Command::new(workspace().join("image/trust/keys.sh")).arg(signed.keys()))?;
         let (key, cert) = (signed.keys().join("db.key"), signed.keys().join("db.pem"));
-        run(Command::new(workspace().join("image/trust/sign.sh")).args([key, cert, signed.folder()]))?;
+        run(Command::new(workspace().join("image/trust/sign.sh")).args([
+            key,
+            cert,
+            signed.folder(),
+        ]))?;
         Ok(signed)
     }
 
@@ -53,14 +57,40 @@ impl SignedMedia {
     /// If they cannot be made.
     pub fn variables(&self, dir: &Path) -> Result<PathBuf> {
         let bind = |from: &Path, to: &str| format!("{}:/build/{to}", from.display());
-        let key =
-            |option: &str, name: &str| [format!("--{option}"), OWNER.to_owned(), format!("/build/keys/{name}.pem")];
+        let key = |option: &str, name: &str| {
+            [
+                format!("--{option}"),
+                OWNER.to_owned(),
+                format!("/build/keys/{name}.pem"),
+            ]
+        };
         let mut enrol = Command::new(workspace().join("image/in-tools.sh"));
-        enrol.args(["testing", "--bind", &bind(Path::new(crate::boot::medium::FIRMWARE_FOLDER), "ovmf")]);
-        enrol.args(["--bind", &bind(&self.keys(), "keys"), "--bind", &bind(dir, "out")]);
-        enrol.args(["virt-fw-vars", "--input", "/build/ovmf/OVMF_VARS_4M.fd", "--output"]);
+        enrol.args([
+            "testing",
+            "--bind",
+            &bind(Path::new(crate::boot::medium::FIRMWARE_FOLDER), "ovmf"),
+        ]);
+        enrol.args([
+            "--bind",
+            &bind(&self.keys(), "keys"),
+            "--bind",
+            &bind(dir, "out"),
+        ]);
+        enrol.args([
+            "virt-fw-vars",
+            "--input",
+            "/build/ovmf/OVMF_VARS_4M.fd",
+            "--output",
+        ]);
         enrol.arg("/build/out/secure-variables");
-        enrol.args([key("set-pk", "PK"), key("add-kek", "KEK"), key("add-db", "db")].as_flattened());
+        enrol.args(
+            [
+                key("set-pk", "PK"),
+                key("add-kek", "KEK"),
+                key("add-db", "db"),
+            ]
+            .as_flattened(),
+        );
         enrol.arg("--sb");
         output(&mut enrol)?;
         Ok(dir.join("secure-variables"))

@@ -51,8 +51,11 @@ impl Stick {
         fs::copy(from, &image).map_err(Error::file("copy", from))?;
         let mut table = Vec::new();
         let file = File::open(&image).map_err(Error::file("open", &image))?;
-        file.take(TABLE).read_to_end(&mut table).map_err(Error::file("read", &image))?;
-        let partitions = partitions(&table).ok_or_else(|| wrong("has no partition table".to_owned()))?;
+        file.take(TABLE)
+            .read_to_end(&mut table)
+            .map_err(Error::file("read", &image))?;
+        let partitions =
+            partitions(&table).ok_or_else(|| wrong("has no partition table".to_owned()))?;
         Ok(Self { image, partitions })
     }
 
@@ -75,7 +78,10 @@ impl Stick {
     pub fn put(&self, partition: &str, path: &str, text: impl AsRef<[u8]>) -> Result<()> {
         let from = self.image.with_extension("put");
         fs::write(&from, text).map_err(Error::file("write", &from))?;
-        self.mtool("mcopy", partition, |c| c.arg("-o").arg(&from).arg(format!("::{path}"))).map(drop)
+        self.mtool("mcopy", partition, |c| {
+            c.arg("-o").arg(&from).arg(format!("::{path}"))
+        })
+        .map(drop)
     }
 
     /// A file of a partition.
@@ -93,16 +99,29 @@ impl Stick {
     pub fn list(&self, partition: &str, path: &str) -> Result<Vec<String>> {
         let listing = self.mtool("mdir", partition, |c| c.arg("-b").arg(format!("::{path}")))?;
         let name = |line: &str| line.rsplit('/').next().unwrap_or_default().to_owned();
-        Ok(String::from_utf8_lossy(&listing).lines().map(name).collect())
+        Ok(String::from_utf8_lossy(&listing)
+            .lines()
+            .map(name)
+            .collect())
     }
 
-    fn mtool(&self, tool: &str, partition: &str, words: impl Fn(&mut Command) -> &mut Command) -> Result<Vec<u8>> {
+    fn mtool(
+        &self,
+        tool: &str,
+        partition: &str,
+        words: impl Fn(&mut Command) -> &mut Command,
+    ) -> Result<Vec<u8>> {
         let found = self.partitions.iter().find(|p| p.name == partition);
         let found = found.ok_or_else(|| wrong(format!("has no partition {partition}")))?;
         let mut command = Command::new(tool);
-        command.arg("-i").arg(format!("{}@@{}", self.image.display(), found.start));
+        command
+            .arg("-i")
+            .arg(format!("{}@@{}", self.image.display(), found.start));
         let output = words(&mut command).output();
-        let failed = |why: String| Error::Program { program: tool.to_owned(), why };
+        let failed = |why: String| Error::Program {
+            program: tool.to_owned(),
+            why,
+        };
         let output = output.map_err(|e| failed(e.to_string()))?;
         if output.status.success() {
             return Ok(output.stdout);
@@ -112,7 +131,10 @@ impl Stick {
 }
 
 fn wrong(why: String) -> Error {
-    Error::Archive { what: "the stick's image", why }
+    Error::Archive {
+        what: "the stick's image",
+        why,
+    }
 }
 
 /// The size of the beginning of a disk that holds its partition table, bytes.
@@ -130,10 +152,19 @@ fn partitions(disk: &[u8]) -> Option<Vec<Partition>> {
         if first == 0 {
             break;
         }
-        let units: Vec<_> =
-            disk.get(at + 56..at + 128)?.chunks(2).map(|two| u16::from_le_bytes([two[0], two[1]])).collect();
-        let name = String::from_utf16_lossy(&units).trim_end_matches('\0').to_owned();
-        found.push(Partition { name, start: first * 512, bytes: (last + 1 - first) * 512 });
+        let units: Vec<_> = disk
+            .get(at + 56..at + 128)?
+            .chunks(2)
+            .map(|two| u16::from_le_bytes([two[0], two[1]]))
+            .collect();
+        let name = String::from_utf16_lossy(&units)
+            .trim_end_matches('\0')
+            .to_owned();
+        found.push(Partition {
+            name,
+            start: first * 512,
+            bytes: (last + 1 - first) * 512,
+        });
     }
     Some(found)
 }
@@ -145,7 +176,12 @@ pub type Section<'a> = (String, &'a [u8]);
 #[must_use]
 pub fn sections(file: &[u8]) -> Option<Vec<Section<'_>>> {
     let number = |at: usize, bytes: usize| -> Option<usize> {
-        Some(file.get(at..at + bytes)?.iter().rev().fold(0, |n, b| n << 8 | usize::from(*b)))
+        Some(
+            file.get(at..at + bytes)?
+                .iter()
+                .rev()
+                .fold(0, |n, b| n << 8 | usize::from(*b)),
+        )
     };
     let header = number(0x3c, 4)?;
     if file.get(header..header + 4)? != b"PE\0\0" {
@@ -156,9 +192,14 @@ pub fn sections(file: &[u8]) -> Option<Vec<Section<'_>>> {
     (0..count)
         .map(|n| {
             let at = table + n * 40;
-            let name = String::from_utf8_lossy(file.get(at..at + 8)?).trim_end_matches('\0').to_owned();
+            let name = String::from_utf8_lossy(file.get(at..at + 8)?)
+                .trim_end_matches('\0')
+                .to_owned();
             // The size in memory; in the file the section is padded.
-            let (bytes, start) = (number(at + 8, 4)?.min(number(at + 16, 4)?), number(at + 20, 4)?);
+            let (bytes, start) = (
+                number(at + 8, 4)?.min(number(at + 16, 4)?),
+                number(at + 20, 4)?,
+            );
             Some((name, file.get(start..start + bytes)?))
         })
         .collect()
@@ -169,14 +210,22 @@ pub fn sections(file: &[u8]) -> Option<Vec<Section<'_>>> {
 #[must_use]
 pub fn profiles<'a>(sections: &[Section<'a>]) -> Vec<Vec<Section<'a>>> {
     let mut parts = sections;
-    let first = parts.iter().position(|s| s.0 == ".profile").unwrap_or(parts.len());
+    let first = parts
+        .iter()
+        .position(|s| s.0 == ".profile")
+        .unwrap_or(parts.len());
     let base = &parts[..first];
     parts = &parts[first..];
     let mut found = Vec::new();
     while !parts.is_empty() {
-        let end = parts[1..].iter().position(|s| s.0 == ".profile").map_or(parts.len(), |at| at + 1);
+        let end = parts[1..]
+            .iter()
+            .position(|s| s.0 == ".profile")
+            .map_or(parts.len(), |at| at + 1);
         let own = &parts[..end];
-        let inherited = base.iter().filter(|(name, _)| own.iter().all(|(other, _)| other != name));
+        let inherited = base
+            .iter()
+            .filter(|(name, _)| own.iter().all(|(other, _)| other != name));
         found.push(own.iter().chain(inherited).cloned().collect());
         parts = &parts[end..];
     }
@@ -203,7 +252,10 @@ impl Fat {
     pub fn new(dir: &Path, kib: u32) -> Result<Self> {
         let file = dir.join("stick.img");
         let kib = kib.to_string();
-        run(Command::new("mkfs.vfat").args(["-n", "FIRSTLIGHT", "-C"]).arg(&file).arg(kib))?;
+        run(Command::new("mkfs.vfat")
+            .args(["-n", "FIRSTLIGHT", "-C"])
+            .arg(&file)
+            .arg(kib))?;
         Ok(Self { file })
     }
 
@@ -218,7 +270,10 @@ impl Fat {
     /// # Errors
     /// If mmd fails.
     pub fn folder(&self, name: &str) -> Result<()> {
-        run(Command::new("mmd").arg("-i").arg(&self.file).arg(format!("::{name}")))
+        run(Command::new("mmd")
+            .arg("-i")
+            .arg(&self.file)
+            .arg(format!("::{name}")))
     }
 
     /// Copies a file of the host onto it.
@@ -226,16 +281,26 @@ impl Fat {
     /// # Errors
     /// If mcopy fails, for example because the file system is full.
     pub fn put(&self, from: &Path, name: &str) -> Result<()> {
-        run(Command::new("mcopy").arg("-i").arg(&self.file).arg(from).arg(format!("::{name}")))
+        run(Command::new("mcopy")
+            .arg("-i")
+            .arg(&self.file)
+            .arg(from)
+            .arg(format!("::{name}")))
     }
 
     /// The names in a folder, sorted; none if there is no such folder.
     #[must_use]
     pub fn names(&self, folder: &str) -> Vec<String> {
         let mut list = Command::new("mdir");
-        list.arg("-i").arg(&self.file).args(["-b", "-a"]).arg(format!("::{folder}"));
+        list.arg("-i")
+            .arg(&self.file)
+            .args(["-b", "-a"])
+            .arg(format!("::{folder}"));
         let text = output(&mut list).unwrap_or_default();
-        let mut names: Vec<_> = text.lines().filter_map(|line| line.trim_end_matches('/').rsplit('/').next()).collect();
+        let mut names: Vec<_> = text
+            .lines()
+            .filter_map(|line| line.trim_end_matches('/').rsplit('/').next())
+            .collect();
         names.retain(|name| !name.is_empty() && *name != "." && *name != "..");
         names.sort_unstable();
         names.into_iter().map(str::to_owned).collect()
@@ -246,6 +311,12 @@ impl Fat {
     /// # Errors
     /// If there is no such file.
     pub fn read(&self, name: &str) -> Result<Vec<u8>> {
-        output(Command::new("mtype").arg("-i").arg(&self.file).arg(format!("::{name}"))).map(String::into_bytes)
+        output(
+            Command::new("mtype")
+                .arg("-i")
+                .arg(&self.file)
+                .arg(format!("::{name}")),
+        )
+        .map(String::into_bytes)
     }
 }

@@ -17,11 +17,16 @@ struct Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        let (Some(file), Some(name)) = (std::env::var_os(FILE), &self.name) else { return };
+        let (Some(file), Some(name)) = (std::env::var_os(FILE), &self.name) else {
+            return;
+        };
         let line = format!("{:.1} {name}\n", self.since.elapsed().as_secs_f64());
         // A list of times is no reason to fail a test.
-        let _ =
-            File::options().append(true).create(true).open(file).and_then(|mut file| file.write_all(line.as_bytes()));
+        let _ = File::options()
+            .append(true)
+            .create(true)
+            .open(file)
+            .and_then(|mut file| file.write_all(line.as_bytes()));
     }
 }
 

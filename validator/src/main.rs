@@ -11,7 +11,9 @@ fn main() -> ExitCode {
     start_log();
     // The panic hook has already printed the message and its location.
     let status = catch_unwind(run).unwrap_or_else(|_| {
-        complain("internal fault; this is a defect of firstlight, please report it with the lines above");
+        complain(
+            "internal fault; this is a defect of firstlight, please report it with the lines above",
+        );
         NOT_DONE
     });
     ExitCode::from(status)

@@ -21,8 +21,11 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 /// The environment of every child.
-pub const ENVIRONMENT: [(&str, &str); 3] =
-    [("PATH", "/usr/sbin:/usr/bin:/sbin:/bin"), ("HOME", "/"), ("TERM", "linux")];
+pub const ENVIRONMENT: [(&str, &str); 3] = [
+    ("PATH", "/usr/sbin:/usr/bin:/sbin:/bin"),
+    ("HOME", "/"),
+    ("TERM", "linux"),
+];
 
 /// NCCL's switch for NVLink SHARP. Where process 1 was started with it off, so is every program that it starts: multicast that
 /// goes wrong can take GPUs out of service.
@@ -65,14 +68,22 @@ impl ChildSpec {
     #[must_use]
     pub fn new(program: &str, args: &[&str], deadline: Duration) -> Self {
         let args = args.iter().map(|arg| (*arg).to_owned()).collect();
-        Self { program: program.to_owned(), args, deadline, input: None, leaves_daemons: false }
+        Self {
+            program: program.to_owned(),
+            args,
+            deadline,
+            input: None,
+            leaves_daemons: false,
+        }
     }
 
     fn command(&self) -> io::Result<Command> {
         let mut command = Command::new(&self.program);
         command.args(&self.args);
         set_environment(&mut command);
-        let input = self.input.as_ref().map_or(Ok(Stdio::null()), |input| input.try_clone().map(Stdio::from))?;
+        let input = self.input.as_ref().map_or(Ok(Stdio::null()), |input| {
+            input.try_clone().map(Stdio::from)
+        })?;
         command.current_dir("/").process_group(0).stdin(input);
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         unblock_signals(&mut command);
@@ -136,7 +147,11 @@ impl End {
     /// The exit status, as `firstlight` gives it; `None` when the child ended otherwise.
     #[must_use]
     pub fn status(self) -> Option<u8> {
-        if let Self::Exited(status) = self { u8::try_from(status).ok() } else { None }
+        if let Self::Exited(status) = self {
+            u8::try_from(status).ok()
+        } else {
+            None
+        }
     }
 }
 
@@ -145,12 +160,22 @@ impl fmt::Display for End {
         match self {
             Self::Exited(status) => write!(f, "exited with status {status}"),
             Self::Signalled(signal) => write!(f, "was killed by signal {signal}"),
-            Self::TimedOut(limit) => write!(f, "did not end within {} s and was killed", limit.as_secs()),
+            Self::TimedOut(limit) => {
+                write!(f, "did not end within {} s and was killed", limit.as_secs())
+            }
             Self::Unkillable(limit) => {
-                write!(f, "did not end within {} s and cannot be killed", limit.as_secs())
+                write!(
+                    f,
+                    "did not end within {} s and cannot be killed",
+                    limit.as_secs()
+                )
             }
             Self::NotStarted(code) => {
-                write!(f, "could not be started: {}", io::Error::from_raw_os_error(*code))
+                write!(
+                    f,
+                    "could not be started: {}",
+                    io::Error::from_raw_os_error(*code)
+                )
             }
             Self::Vetoed => f.write_str("was not run"),
             Self::Interrupted(_) => f.write_str("was interrupted"),
@@ -181,7 +206,8 @@ impl ChildResult {
     #[must_use]
     pub fn reason_after(&self, known: &str) -> String {
         let why = self.reason();
-        why.strip_prefix(known).map_or_else(|| why.clone(), str::to_owned)
+        why.strip_prefix(known)
+            .map_or_else(|| why.clone(), str::to_owned)
     }
 }
 
@@ -202,7 +228,11 @@ impl Children {
     /// As [`Signals::take`].
     pub fn new() -> io::Result<Self> {
         let (watchdog, waited) = (Petting::default(), Cell::default());
-        Ok(Self { signals: Signals::take()?, watchdog, waited })
+        Ok(Self {
+            signals: Signals::take()?,
+            watchdog,
+            waited,
+        })
     }
 
     /// The time that init has waited for children so far.
@@ -215,14 +245,21 @@ impl Children {
     /// other lines are kept for [`ChildResult::tail`].
     pub fn run(&self, spec: &ChildSpec, line: &mut dyn FnMut(Stream, &str) -> bool) -> ChildResult {
         let started = Instant::now();
-        let group = if spec.leaves_daemons { None } else { ControlGroup::new() };
+        let group = if spec.leaves_daemons {
+            None
+        } else {
+            ControlGroup::new()
+        };
         let start = || {
             let mut command = spec.command()?;
-            group.as_ref().map_or(Ok(()), |group| group.confine(&mut command))?;
+            group
+                .as_ref()
+                .map_or(Ok(()), |group| group.confine(&mut command))?;
             command.spawn()
         };
         let (end, tail) = match start() {
-            Ok(child) => monitor::Monitor::new(self, child, (spec.deadline, group.as_ref()), line).until_end(),
+            Ok(child) => monitor::Monitor::new(self, child, (spec.deadline, group.as_ref()), line)
+                .until_end(),
             Err(e) => (End::NotStarted(e.raw_os_error().unwrap_or(0)), Vec::new()),
         };
         if let Some(group) = group {
@@ -245,17 +282,25 @@ mod tests {
     use super::*;
 
     fn shell(script: &str, deadline_ms: u64) -> ChildSpec {
-        ChildSpec::new("/bin/sh", &["-c", script], Duration::from_millis(deadline_ms))
+        ChildSpec::new(
+            "/bin/sh",
+            &["-c", script],
+            Duration::from_millis(deadline_ms),
+        )
     }
 
     fn run(script: &str, deadline_ms: u64) -> ChildResult {
-        Children::new().unwrap().run(&shell(script, deadline_ms), &mut no_lines)
+        Children::new()
+            .unwrap()
+            .run(&shell(script, deadline_ms), &mut no_lines)
     }
 
     /// The lines that a program prints on standard output.
     fn output(spec: &ChildSpec) -> Vec<String> {
         let mut lines = Vec::new();
-        let done = Children::new().unwrap().run(spec, &mut on_output(|line| lines.push(line.to_owned())));
+        let done = Children::new()
+            .unwrap()
+            .run(spec, &mut on_output(|line| lines.push(line.to_owned())));
         assert_eq!(done.end, End::Exited(0), "{:?}", done.tail);
         lines
     }
@@ -265,7 +310,10 @@ mod tests {
         assert_eq!(run("exit 3", 5000).end, End::Exited(3));
         assert_eq!(run("kill -SEGV $$", 5000).end, End::Signalled(11));
         assert_eq!(
-            Children::new().unwrap().run(&ChildSpec::new("/none", &[], GRACE), &mut no_lines).end,
+            Children::new()
+                .unwrap()
+                .run(&ChildSpec::new("/none", &[], GRACE), &mut no_lines)
+                .end,
             End::NotStarted(2)
         );
     }
@@ -293,7 +341,10 @@ mod tests {
     #[test]
     fn a_grandchild_that_keeps_the_pipe_open_does_not_hold_us_up() {
         let done = run("sleep 60 & echo done", 30_000);
-        assert_eq!((done.end, done.tail.as_slice()), (End::Exited(0), ["done".to_owned()].as_slice()));
+        assert_eq!(
+            (done.end, done.tail.as_slice()),
+            (End::Exited(0), ["done".to_owned()].as_slice())
+        );
         assert!(done.took < Duration::from_secs(25), "{:?}", done.took);
     }
 
@@ -301,7 +352,10 @@ mod tests {
     fn the_environment_is_clean() {
         let mut lines = output(&ChildSpec::new("/usr/bin/env", &[], GRACE));
         lines.sort();
-        assert_eq!(lines, ["HOME=/", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "TERM=linux"]);
+        assert_eq!(
+            lines,
+            ["HOME=/", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "TERM=linux"]
+        );
     }
 
     #[test]

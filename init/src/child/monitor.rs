@@ -79,7 +79,10 @@ impl<'a> Monitor<'a> {
         let ended = loop {
             self.children.watchdog.pet();
             if let Some(status) = process::reap(self.pid) {
-                break status.exit_status().map(End::Exited).or(status.terminating_signal().map(End::Signalled));
+                break status
+                    .exit_status()
+                    .map(End::Exited)
+                    .or(status.terminating_signal().map(End::Signalled));
             }
             if let Some(request) = request_of(&self.children.signals) {
                 self.forced_end = Some(End::Interrupted(request));
@@ -91,7 +94,11 @@ impl<'a> Monitor<'a> {
             self.wait_once(self.until.saturating_duration_since(Instant::now()));
         };
         let end = self.forced_end.or(ended).unwrap_or(End::NotStarted(0));
-        let end = if matches!(ended, Some(End::Unkillable(_))) { End::Unkillable(self.limit) } else { end };
+        let end = if matches!(ended, Some(End::Unkillable(_))) {
+            End::Unkillable(self.limit)
+        } else {
+            end
+        };
         self.drain();
         if let Some(pid) = self.pid {
             process::kill_group(pid, Signal::KILL);
@@ -123,8 +130,14 @@ impl<'a> Monitor<'a> {
     /// Waits for output, the child's end, a signal or the deadline, and reads what arrived.
     fn wait_once(&mut self, limit: Duration) {
         let mut fds: Vec<BorrowedFd<'_>> = vec![self.children.signals.as_fd()];
-        let out_at = self.out.as_ref().map(|out| (fds.push(out.as_fd()), fds.len() - 1).1);
-        let err_at = self.err.as_ref().map(|err| (fds.push(err.as_fd()), fds.len() - 1).1);
+        let out_at = self
+            .out
+            .as_ref()
+            .map(|out| (fds.push(out.as_fd()), fds.len() - 1).1);
+        let err_at = self
+            .err
+            .as_ref()
+            .map(|err| (fds.push(err.as_fd()), fds.len() - 1).1);
         let mut limit = limit;
         match &self.pidfd {
             Some(pidfd) => fds.push(pidfd.as_fd()),
@@ -132,7 +145,8 @@ impl<'a> Monitor<'a> {
         }
         let limit = self.children.watchdog.until_next(Some(limit));
         let ready = process::readable(&fds, limit);
-        let is_ready = |at: Option<usize>| at.and_then(|at| ready.get(at)).copied().unwrap_or(false);
+        let is_ready =
+            |at: Option<usize>| at.and_then(|at| ready.get(at)).copied().unwrap_or(false);
         let (out_ready, err_ready) = (is_ready(out_at), is_ready(err_at));
         if out_ready {
             self.take_out();
@@ -192,7 +206,10 @@ impl<'a> Monitor<'a> {
             self.handle_line(Stream::Err, line);
         }
         if self.hidden > 0 {
-            let why = format!("more than {SHOWN} bytes of output: {} lines are not shown", self.hidden);
+            let why = format!(
+                "more than {SHOWN} bytes of output: {} lines are not shown",
+                self.hidden
+            );
             (self.line)(Stream::Err, &why);
         }
         self.tail.into_lines()
@@ -233,7 +250,8 @@ mod tests {
     #[test]
     fn output_without_end_is_shown_up_to_a_limit_and_its_last_lines_are_kept() {
         let mut shown: Vec<String> = Vec::new();
-        let script = "yes 0123456789012345678901234567890123456789 | head -c 4000000; echo; echo end";
+        let script =
+            "yes 0123456789012345678901234567890123456789 | head -c 4000000; echo; echo end";
         let spec = ChildSpec::new("/bin/sh", &["-c", script], Duration::from_secs(60));
         let done = Children::new().unwrap().run(&spec, &mut |_, line| {
             shown.push(line.to_owned());
@@ -242,7 +260,11 @@ mod tests {
         let bytes: usize = shown.iter().map(|line| line.len() + 1).sum();
         assert!((900_000..1_100_000).contains(&bytes), "{bytes}");
         assert_eq!(done.tail.last().map(String::as_str), Some("end"));
-        assert!(shown.last().unwrap().ends_with(" lines are not shown"), "{:?}", shown.last());
+        assert!(
+            shown.last().unwrap().ends_with(" lines are not shown"),
+            "{:?}",
+            shown.last()
+        );
     }
 
     #[test]
@@ -250,7 +272,10 @@ mod tests {
         let script = "i=0; while [ $i -lt 3000 ]; do echo line $i; i=$((i+1)); done";
         let spec = ChildSpec::new("/bin/sh", &["-c", script], Duration::from_secs(20));
         let done = Children::new().unwrap().run(&spec, &mut |_, _| false);
-        assert_eq!((done.tail.len(), done.reason().as_str()), (Tail::LINES, "line 2999"));
+        assert_eq!(
+            (done.tail.len(), done.reason().as_str()),
+            (Tail::LINES, "line 2999")
+        );
     }
 
     #[test]

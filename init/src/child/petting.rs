@@ -46,7 +46,14 @@ impl Petting {
     /// Begins with an open device that resets the machine after `timeout`, beside those that it has.
     pub fn begin(&self, device: OwnedFd, method: PetMethod, timeout: Duration) {
         let (file, every) = (File::from(device), timeout / PETS_PER_TIMEOUT);
-        let device = Device { file, method, every, next: Instant::now(), busy: None, is_refused: false };
+        let device = Device {
+            file,
+            method,
+            every,
+            next: Instant::now(),
+            busy: None,
+            is_refused: false,
+        };
         if let Ok(mut devices) = self.0.try_borrow_mut() {
             devices.push(device);
         }
@@ -56,19 +63,32 @@ impl Petting {
     /// Stops petting and returns the devices in the order of [`Petting::begin`]; they keep counting.
     #[must_use]
     pub fn end(&self) -> Vec<OwnedFd> {
-        self.0.take().into_iter().map(|device| device.file.into()).collect()
+        self.0
+            .take()
+            .into_iter()
+            .map(|device| device.file.into())
+            .collect()
     }
 
     /// Pets each device if it is time.
     pub fn pet(&self) {
-        let Ok(mut devices) = self.0.try_borrow_mut() else { return };
-        devices.iter_mut().filter(|device| Instant::now() >= device.next).for_each(Device::pet);
+        let Ok(mut devices) = self.0.try_borrow_mut() else {
+            return;
+        };
+        devices
+            .iter_mut()
+            .filter(|device| Instant::now() >= device.next)
+            .for_each(Device::pet);
     }
 
     /// The time that process 1 may wait: until the next petting at most.
     #[must_use]
     pub fn until_next(&self, limit: Option<Duration>) -> Option<Duration> {
-        let next = self.0.try_borrow().ok().and_then(|devices| devices.iter().map(|device| device.next).min());
+        let next = self
+            .0
+            .try_borrow()
+            .ok()
+            .and_then(|devices| devices.iter().map(|device| device.next).min());
         let left = next.map(|next| next.saturating_duration_since(Instant::now()));
         [limit, left].into_iter().flatten().min()
     }
@@ -93,11 +113,21 @@ impl Device {
 /// Starts this program with these words, which pets the device, unless the previous one is still running.
 fn start_child(words: &[String; 2], device: &File, busy: &mut Option<OwnedFd>) -> io::Result<()> {
     if busy.as_ref().is_some_and(|child| !ended(child)) {
-        return Err(io::Error::other("the device has not answered the last time"));
+        return Err(io::Error::other(
+            "the device has not answered the last time",
+        ));
     }
     let mut command = Command::new("/proc/self/exe");
-    command.args(words).env_clear().envs(ENVIRONMENT).current_dir("/");
-    command.stdin(device.try_clone()?).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
+    command
+        .args(words)
+        .env_clear()
+        .envs(ENVIRONMENT)
+        .current_dir("/");
+    command
+        .stdin(device.try_clone()?)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .process_group(0);
     unblock_signals(&mut command);
     let child = command.spawn()?;
     *busy = pid_of(&child).and_then(|pid| process::pidfd(pid).ok());
@@ -118,7 +148,11 @@ mod tests {
         let path = dir.path().join("watchdog0");
         let petting = Petting::default();
         let ours = File::create_new(&path).unwrap();
-        petting.begin(ours.into(), PetMethod::Write, Duration::from_millis(timeout_ms));
+        petting.begin(
+            ours.into(),
+            PetMethod::Write,
+            Duration::from_millis(timeout_ms),
+        );
         (petting, File::open(path).unwrap(), dir)
     }
 
@@ -144,9 +178,20 @@ mod tests {
     fn process_one_waits_no_longer_than_until_the_next_petting() {
         let (petting, _, _dir) = device(80_000);
         let quarter = Duration::from_secs(20);
-        assert!(petting.until_next(None).is_some_and(|left| left <= quarter && left > quarter / 2));
-        assert_eq!(petting.until_next(Some(Duration::from_secs(1))), Some(Duration::from_secs(1)));
-        assert!(petting.until_next(Some(Duration::MAX)).is_some_and(|left| left <= quarter));
+        assert!(
+            petting
+                .until_next(None)
+                .is_some_and(|left| left <= quarter && left > quarter / 2)
+        );
+        assert_eq!(
+            petting.until_next(Some(Duration::from_secs(1))),
+            Some(Duration::from_secs(1))
+        );
+        assert!(
+            petting
+                .until_next(Some(Duration::MAX))
+                .is_some_and(|left| left <= quarter)
+        );
         assert_eq!(Petting::default().until_next(None), None);
     }
 

@@ -20,17 +20,27 @@ impl KernelWord {
         let cut = body.bytes().skip(1).position(|byte| byte == b'=');
         let split = cut.and_then(|at| Some((body.get(..=at)?, body.get(at + 2..)?)));
         let Some((name, value)) = split else {
-            return Self { name: unquote_end(body, quoted.is_some()).to_owned(), value: None };
+            return Self {
+                name: unquote_end(body, quoted.is_some()).to_owned(),
+                value: None,
+            };
         };
         let inner = value.strip_prefix('"');
         let value = unquote_end(inner.unwrap_or(value), inner.is_some() || quoted.is_some());
-        Self { name: name.to_owned(), value: Some(value.to_owned()) }
+        Self {
+            name: name.to_owned(),
+            value: Some(value.to_owned()),
+        }
     }
 }
 
 /// Removes a closing quote if there was an opening one.
 fn unquote_end(text: &str, opened: bool) -> &str {
-    if opened { text.strip_suffix('"').unwrap_or(text) } else { text }
+    if opened {
+        text.strip_suffix('"').unwrap_or(text)
+    } else {
+        text
+    }
 }
 
 /// All words of a command line, in order.
@@ -71,7 +81,10 @@ mod tests {
     #[test]
     fn quotes_around_a_value_or_a_whole_word_are_not_part_of_it() {
         assert_eq!(read("a=\"b c\""), [pair("a", Some("b c"))]);
-        assert_eq!(read("\"a=b c\" d"), [pair("a", Some("b c")), pair("d", None)]);
+        assert_eq!(
+            read("\"a=b c\" d"),
+            [pair("a", Some("b c")), pair("d", None)]
+        );
         assert_eq!(read("\"a b\""), [pair("a b", None)]);
     }
 

@@ -6,8 +6,8 @@ use super::cmdline::KernelWord;
 use super::keys::{Policy, Settings};
 use super::mac::Mac;
 use super::types::{
-    Action, AddressMode, BootSource, CardSelector, HandoverMode, NetworkMode, RootSource, TimeSource, WatchdogMode,
-    WorkloadMode,
+    Action, AddressMode, BootSource, CardSelector, HandoverMode, NetworkMode, RootSource,
+    TimeSource, WatchdogMode, WorkloadMode,
 };
 use super::values;
 use contract::config_format::NODES_SIZE;
@@ -38,7 +38,11 @@ pub(super) fn policy(m: &mut Merged) {
     let mut refused = Vec::new();
     for (key, action, default) in [
         ("policy.on_pass", &mut policy.on_pass, standard.on_pass),
-        ("policy.on_degraded", &mut policy.on_degraded, standard.on_degraded),
+        (
+            "policy.on_degraded",
+            &mut policy.on_degraded,
+            standard.on_degraded,
+        ),
         ("policy.on_fail", &mut policy.on_fail, standard.on_fail),
         ("policy.on_error", &mut policy.on_error, standard.on_error),
     ] {
@@ -47,10 +51,18 @@ pub(super) fn policy(m: &mut Merged) {
             refused.push(key);
         }
     }
-    let others: Vec<_> =
-        Action::WORDS.iter().filter(|(_, action)| *action != Action::Shell).map(|(word, _)| *word).collect();
-    let allowed = format!("{}; shell where a file of the image has policy.allow_shell = true", others.join(", "));
-    refused.into_iter().for_each(|key| m.refuse_as(key, &allowed));
+    let others: Vec<_> = Action::WORDS
+        .iter()
+        .filter(|(_, action)| *action != Action::Shell)
+        .map(|(word, _)| *word)
+        .collect();
+    let allowed = format!(
+        "{}; shell where a file of the image has policy.allow_shell = true",
+        others.join(", ")
+    );
+    refused
+        .into_iter()
+        .for_each(|key| m.refuse_as(key, &allowed));
 }
 
 fn workload(m: &mut Merged) {
@@ -89,8 +101,14 @@ fn report(m: &mut Merged) {
 }
 
 fn console(m: &mut Merged, words: &[KernelWord]) {
-    let from_network = words.iter().any(|word| word.name == "BOOTIF" || word.name == "ip");
-    let booted_from = if from_network { BootSource::Network } else { BootSource::Stick };
+    let from_network = words
+        .iter()
+        .any(|word| word.name == "BOOTIF" || word.name == "ip");
+    let booted_from = if from_network {
+        BootSource::Network
+    } else {
+        BootSource::Stick
+    };
     m.settings.console.booted_from = m.settings.words.booted_from.unwrap_or(booted_from);
     m.settings.console.serial_named = m.origin("console.serial").is_some();
 }
@@ -104,7 +122,10 @@ fn watchdog(m: &mut Merged) {
 fn network(m: &mut Merged, words: &[KernelWord]) {
     let mode = address_mode(m);
     ports(m, mode == AddressMode::LinkLocal);
-    let has_nodes = m.foreign.iter().any(|value| value.key.starts_with("nodes."));
+    let has_nodes = m
+        .foreign
+        .iter()
+        .any(|value| value.key.starts_with("nodes."));
     let gateway = m.settings.network.gateway;
     let connection = match (mode, m.settings.network.address) {
         (AddressMode::None, _) => NetworkMode::None,
@@ -113,7 +134,11 @@ fn network(m: &mut Merged, words: &[KernelWord]) {
             if gateway.is_some_and(|g| g.is_ipv4() != address.is_ipv4()) {
                 m.refuse_value("network.gateway");
             }
-            NetworkMode::Static { address, prefix, gateway }
+            NetworkMode::Static {
+                address,
+                prefix,
+                gateway,
+            }
         }
         (AddressMode::Static, None) => {
             m.missing("network.address", "network.mode");
@@ -124,12 +149,23 @@ fn network(m: &mut Merged, words: &[KernelWord]) {
     let network = &mut m.settings.network;
     network.rdma = network.soft_roce || has_nodes || mode == AddressMode::LinkLocal;
     network.connection = connection;
-    let word = |name| words.iter().rev().find(|word| word.name == name).and_then(|word| word.value.as_deref());
+    let word = |name| {
+        words
+            .iter()
+            .rev()
+            .find(|word| word.name == name)
+            .and_then(|word| word.value.as_deref())
+    };
     if network.hostname.is_empty() {
-        network.hostname = word("hostname").and_then(values::hostname).unwrap_or_else(|| "firstlight".to_owned());
+        network.hostname = word("hostname")
+            .and_then(values::hostname)
+            .unwrap_or_else(|| "firstlight".to_owned());
     }
     // A value that is not an Ethernet address is ignored: boot loaders write this word, not people.
-    if let (CardSelector::Any, Some(mac)) = (&network.interface, word("BOOTIF").and_then(Mac::from_bootif)) {
+    if let (CardSelector::Any, Some(mac)) = (
+        &network.interface,
+        word("BOOTIF").and_then(Mac::from_bootif),
+    ) {
         network.interface = CardSelector::BootedFrom(mac);
     }
 }
@@ -145,11 +181,20 @@ fn address_mode(m: &mut Merged) -> AddressMode {
         ("workload.root", fetches),
         ("network.time", !settings.network.time.is_empty()),
         ("network.soft_roce", settings.network.soft_roce),
-        (NODES_SIZE, m.foreign.iter().any(|value| value.key == NODES_SIZE)),
+        (
+            NODES_SIZE,
+            m.foreign.iter().any(|value| value.key == NODES_SIZE),
+        ),
     ];
-    match (settings.network.mode, needs.into_iter().find(|(_, needed)| *needed)) {
+    match (
+        settings.network.mode,
+        needs.into_iter().find(|(_, needed)| *needed),
+    ) {
         (Some(AddressMode::None), Some((why, _))) => {
-            m.refuse_as("network.mode", &format!("dhcp, static, link-local, because {why} needs a network"));
+            m.refuse_as(
+                "network.mode",
+                &format!("dhcp, static, link-local, because {why} needs a network"),
+            );
             AddressMode::None
         }
         (Some(mode), _) => mode,
@@ -163,7 +208,10 @@ fn ports(m: &mut Merged, is_link_local: bool) {
     let network = &m.settings.network;
     if !is_link_local {
         if !network.ports.is_empty() {
-            m.refuse_as("network.ports", "[], because network.mode is not link-local");
+            m.refuse_as(
+                "network.ports",
+                "[], because network.mode is not link-local",
+            );
         }
         return;
     }
@@ -174,10 +222,16 @@ fn ports(m: &mut Merged, is_link_local: bool) {
         ("network.gateway", network.gateway.is_some()),
     ];
     for (key, _) in single.into_iter().filter(|(_, is_set)| *is_set) {
-        m.refuse_as(key, "\"\", because network.mode is link-local: network.ports names the ports");
+        m.refuse_as(
+            key,
+            "\"\", because network.mode is link-local: network.ports names the ports",
+        );
     }
     if time {
-        m.refuse_as("network.time", "an array of HOST or HOST:PORT, because network.mode is link-local");
+        m.refuse_as(
+            "network.time",
+            "an array of HOST or HOST:PORT, because network.mode is link-local",
+        );
     }
     if timeout < LINK_LOCAL {
         let allowed = "3 to 86400 seconds, because network.mode is link-local: probing an address takes 2 of them";

@@ -5,14 +5,16 @@
 use super::remote::{self, RemoteSource};
 use super::signature;
 use super::types::{
-    Action, AddressMode, BootSource, CardSelector, DeviceSpec, HandoverMode, NetworkMode, OnExit, Recover, RootSource,
-    Screen, ScreenView, Serial, TimeSource, WatchdogMode, WorkloadMode,
+    Action, AddressMode, BootSource, CardSelector, DeviceSpec, HandoverMode, NetworkMode, OnExit,
+    Recover, RootSource, Screen, ScreenView, Serial, TimeSource, WatchdogMode, WorkloadMode,
 };
 use super::values;
 use contract::config_format::AllowedLayers;
 use contract::config_format::layers::Sections;
 use contract::config_format::table::Section;
-use contract::config_format::value::{Entries, Flag, List, Perhaps, Seconds, Text, TextOrNone, Whole, Words};
+use contract::config_format::value::{
+    Entries, Flag, List, Perhaps, Seconds, Text, TextOrNone, Whole, Words,
+};
 use contract::section;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -283,14 +285,20 @@ mod tests {
     #[test]
     fn every_section_of_init_has_its_table_and_no_other_is_here() {
         let mut settings = Settings::default();
-        let mut names: Vec<_> = settings.all().iter().map(|section| section.name()).collect();
+        let mut names: Vec<_> = settings
+            .all()
+            .iter()
+            .map(|section| section.name())
+            .collect();
         assert_eq!(names.pop(), Some(""));
         assert_eq!(names, section::INIT);
     }
 
     #[test]
     fn the_page_of_settings_has_every_key_with_its_default_and_what_it_allows() {
-        let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/settings.md")).unwrap();
+        let page =
+            std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/settings.md"))
+                .unwrap();
         let sections = [
             Trust::page(),
             Driver::page(),
@@ -301,11 +309,21 @@ mod tests {
             Console::page(),
             Watchdog::page(),
         ];
-        let wrong: Vec<_> = sections.iter().filter_map(|section| section.compare(&page).err()).collect();
+        let wrong: Vec<_> = sections
+            .iter()
+            .filter_map(|section| section.compare(&page).err())
+            .collect();
         assert!(wrong.is_empty(), "{}", wrong.join("\n"));
         assert_eq!(KernelWords::page().faults, Vec::<String>::new());
-        let block = page.split("```toml\n").nth(1).and_then(|rest| rest.split("\n```").next()).unwrap();
-        let mut named: Vec<_> = block.lines().filter_map(|line| line.strip_prefix('[')?.split(']').next()).collect();
+        let block = page
+            .split("```toml\n")
+            .nth(1)
+            .and_then(|rest| rest.split("\n```").next())
+            .unwrap();
+        let mut named: Vec<_> = block
+            .lines()
+            .filter_map(|line| line.strip_prefix('[')?.split(']').next())
+            .collect();
         let mut all = [section::INIT, &section::VALIDATOR].concat();
         named.sort_unstable();
         all.sort_unstable();

@@ -14,7 +14,9 @@ impl Mac {
         let mut bytes = [0; 6];
         for (n, byte) in bytes.iter_mut().enumerate() {
             let at = n * if separated { 3 } else { 2 };
-            let digits = text.get(at..at + 2).filter(|d| d.bytes().all(|b| b.is_ascii_hexdigit()))?;
+            let digits = text
+                .get(at..at + 2)
+                .filter(|d| d.bytes().all(|b| b.is_ascii_hexdigit()))?;
             if separated && n > 0 && !matches!(text.get(at - 1..at), Some(":" | "-")) {
                 return None;
             }
@@ -39,7 +41,11 @@ impl Mac {
     /// before the address, 01 for Ethernet.
     #[must_use]
     pub fn from_bootif(text: &str) -> Option<Self> {
-        Self::parse(text.strip_prefix("01-").filter(|rest| rest.len() == 17).unwrap_or(text))
+        Self::parse(
+            text.strip_prefix("01-")
+                .filter(|rest| rest.len() == 17)
+                .unwrap_or(text),
+        )
     }
 }
 
@@ -62,7 +68,10 @@ mod tests {
             assert_eq!(Mac::from_bootif(text), want, "{text}");
         }
         assert_eq!(Mac::from_bootif("01-52-54-00-12-34-56"), want);
-        assert_eq!(Mac::parse("AA:bb:CC:dd:EE:ff").unwrap().to_string(), "aa:bb:cc:dd:ee:ff");
+        assert_eq!(
+            Mac::parse("AA:bb:CC:dd:EE:ff").unwrap().to_string(),
+            "aa:bb:cc:dd:ee:ff"
+        );
         for bad in [
             "",
             "eth0",

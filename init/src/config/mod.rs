@@ -53,28 +53,54 @@ pub fn build(files: &[ConfigFile], words: &[KernelWord]) -> Result<Config, Inval
     let files = in_layer_order(files);
     let mut m = merged(&files, words);
     combined::combine(&mut m, words);
-    if m.error().is_none() { Ok(config(m, &files, words)) } else { Err(refused(m)) }
+    if m.error().is_none() {
+        Ok(config(m, &files, words))
+    } else {
+        Err(refused(m))
+    }
 }
 
 fn merged(files: &[&ConfigFile], words: &[KernelWord]) -> Layers<Settings> {
     let mut m = Layers::default();
-    files.iter().for_each(|file| m.add_file(Layer { place: &file.path, source: file.source }, &file.text));
+    files.iter().for_each(|file| {
+        m.add_file(
+            Layer {
+                place: &file.path,
+                source: file.source,
+            },
+            &file.text,
+        );
+    });
     words.iter().for_each(|word| add_word(&mut m, word));
     m
 }
 
 /// Adds a kernel word. Words that do not begin with `firstlight.` are ignored; those for the validator's sections are passed on.
 fn add_word(m: &mut Layers<Settings>, word: &KernelWord) {
-    let Some(path) = word.name.strip_prefix("firstlight.") else { return };
+    let Some(path) = word.name.strip_prefix("firstlight.") else {
+        return;
+    };
     let place = format!("kernel word {}", word.name);
     let Some(text) = word.value.as_deref() else {
         let (key, allowed) = (path.to_owned(), "firstlight.SECTION.KEY=VALUE");
-        return m.errors.push(ConfigError::NoValue { place, key, allowed });
+        return m.errors.push(ConfigError::NoValue {
+            place,
+            key,
+            allowed,
+        });
     };
-    let layer = Layer { place: &place, source: LayerSource::Word };
+    let layer = Layer {
+        place: &place,
+        source: LayerSource::Word,
+    };
     let (section, key) = path.split_once('.').unwrap_or((path, ""));
     match section::VALIDATOR.contains(&section) {
-        true if key.is_empty() => m.refuse(&place, path, text, &format!("firstlight.{section}.KEY=VALUE")),
+        true if key.is_empty() => m.refuse(
+            &place,
+            path,
+            text,
+            &format!("firstlight.{section}.KEY=VALUE"),
+        ),
         true => m.note_foreign(layer, path.to_owned(), Some(text.into())),
         false => m.add_word(layer, path, text),
     }
@@ -83,17 +109,35 @@ fn add_word(m: &mut Layers<Settings>, word: &KernelWord) {
 /// The files in the order of the layers: a server's come after those of a disk, unless the image or the server
 /// reverses this (`config.disk_overrides_server`).
 fn in_layer_order(files: &[ConfigFile]) -> Vec<&ConfigFile> {
-    let decide: Vec<_> = files.iter().filter(|f| f.source != LayerSource::Partition).collect();
+    let decide: Vec<_> = files
+        .iter()
+        .filter(|f| f.source != LayerSource::Partition)
+        .collect();
     let order = match merged(&decide, &[]).settings.trust.disk_overrides_server {
-        true => [LayerSource::Image, LayerSource::Server, LayerSource::Partition],
-        false => [LayerSource::Image, LayerSource::Partition, LayerSource::Server],
+        true => [
+            LayerSource::Image,
+            LayerSource::Server,
+            LayerSource::Partition,
+        ],
+        false => [
+            LayerSource::Image,
+            LayerSource::Partition,
+            LayerSource::Server,
+        ],
     };
-    order.into_iter().flat_map(|source| files.iter().filter(move |file| file.source == source)).collect()
+    order
+        .into_iter()
+        .flat_map(|source| files.iter().filter(move |file| file.source == source))
+        .collect()
 }
 
 /// Builds the refusal for errors that were found outside of the layers.
 #[must_use]
-pub fn refuse(files: &[ConfigFile], words: &[KernelWord], errors: Vec<ConfigError>) -> InvalidConfig {
+pub fn refuse(
+    files: &[ConfigFile],
+    words: &[KernelWord],
+    errors: Vec<ConfigError>,
+) -> InvalidConfig {
     let mut m = merged(&in_layer_order(files), words);
     m.errors.extend(errors);
     refused(m)
@@ -114,11 +158,25 @@ fn config(m: Layers<Settings>, files: &[&ConfigFile], words: &[KernelWord]) -> C
     let has_size = m.foreign.iter().any(|value| value.key == NODES_SIZE);
     let validator = Validator {
         files: files.iter().map(|file| file.path.clone()).collect(),
-        set: m.foreign.iter().filter_map(|value| Some(format!("{}={}", value.key, value.word()?))).collect(),
+        set: m
+            .foreign
+            .iter()
+            .filter_map(|value| Some(format!("{}={}", value.key, value.word()?)))
+            .collect(),
         timeout: deadline(&m, &VALIDATE_TIMEOUT),
         meeting: has_size.then(|| deadline(&m, &NODES_TIMEOUT)),
     };
-    let Settings { trust, driver, network, policy, workload, report, console, watchdog, words: own } = m.settings;
+    let Settings {
+        trust,
+        driver,
+        network,
+        policy,
+        workload,
+        report,
+        console,
+        watchdog,
+        words: own,
+    } = m.settings;
     Config {
         trust,
         driver,
@@ -139,7 +197,12 @@ fn config(m: Layers<Settings>, files: &[&ConfigFile], words: &[KernelWord]) -> C
 /// A deadline of the validator's that init enforces: the last usable value, because the validator reports the others.
 fn deadline(m: &Layers<Settings>, deadline: &Deadline) -> Duration {
     let mut seconds = deadline.default;
-    for raw in m.foreign.iter().filter(|value| value.key == deadline.key).filter_map(|value| value.raw()) {
+    for raw in m
+        .foreign
+        .iter()
+        .filter(|value| value.key == deadline.key)
+        .filter_map(|value| value.raw())
+    {
         let _unusable = deadline.rule.set(raw, &mut seconds).is_err();
     }
     seconds

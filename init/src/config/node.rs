@@ -32,12 +32,23 @@ pub fn match_node(name: &str, identity: &NodeIdentity) -> Option<NodeMatch> {
     let stem = name.strip_suffix(".toml")?;
     if let Some(mac) = stem.strip_prefix("mac-") {
         let mac = Mac::parse(mac).filter(|_| mac.len() == 12)?;
-        return Some(if identity.macs.contains(&mac) { NodeMatch::MacAddress } else { NodeMatch::OtherNode });
+        return Some(if identity.macs.contains(&mac) {
+            NodeMatch::MacAddress
+        } else {
+            NodeMatch::OtherNode
+        });
     }
     let is_valid = |serial: &&str| !serial.is_empty() && file_name_part(serial) == *serial;
     let serial = stem.strip_prefix("serial-").filter(is_valid)?;
-    let ours = identity.serial.as_deref().is_some_and(|own| file_name_part(own.trim()) == serial);
-    Some(if ours { NodeMatch::SerialNumber } else { NodeMatch::OtherNode })
+    let ours = identity
+        .serial
+        .as_deref()
+        .is_some_and(|own| file_name_part(own.trim()) == serial);
+    Some(if ours {
+        NodeMatch::SerialNumber
+    } else {
+        NodeMatch::OtherNode
+    })
 }
 
 /// A serial number as part of a file name: every character other than letters, digits, `.`, `-` and `_`
@@ -45,7 +56,10 @@ pub fn match_node(name: &str, identity: &NodeIdentity) -> Option<NodeMatch> {
 #[must_use]
 pub fn file_name_part(serial: &str) -> String {
     let fine = |c: char| c.is_ascii_alphanumeric() || ".-_".contains(c);
-    serial.chars().map(|c| if fine(c) { c } else { '_' }).collect()
+    serial
+        .chars()
+        .map(|c| if fine(c) { c } else { '_' })
+        .collect()
 }
 
 #[cfg(test)]
@@ -54,8 +68,14 @@ mod tests {
 
     #[test]
     fn a_name_decides_which_node_its_file_is_for() {
-        let macs = ["52:54:00:12:34:56", "52:54:00:12:34:57"].iter().filter_map(|m| Mac::parse(m)).collect();
-        let node = NodeIdentity { macs, serial: Some("SN 12/3".to_owned()) };
+        let macs = ["52:54:00:12:34:56", "52:54:00:12:34:57"]
+            .iter()
+            .filter_map(|m| Mac::parse(m))
+            .collect();
+        let node = NodeIdentity {
+            macs,
+            serial: Some("SN 12/3".to_owned()),
+        };
         for (name, want) in [
             ("mac-525400123457.toml", Some(NodeMatch::MacAddress)),
             ("mac-525400123458.toml", Some(NodeMatch::OtherNode)),
@@ -70,6 +90,9 @@ mod tests {
         ] {
             assert_eq!(match_node(name, &node), want, "{name}");
         }
-        assert_eq!(match_node("serial-x.toml", &NodeIdentity::default()), Some(NodeMatch::OtherNode));
+        assert_eq!(
+            match_node("serial-x.toml", &NodeIdentity::default()),
+            Some(NodeMatch::OtherNode)
+        );
     }
 }

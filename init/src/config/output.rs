@@ -27,7 +27,10 @@ impl Serial {
     /// The line that is used when no layer names others.
     #[must_use]
     pub fn default_line() -> Self {
-        Self { name: "ttyS0".to_owned(), rate: Some(115_200) }
+        Self {
+            name: "ttyS0".to_owned(),
+            rate: Some(115_200),
+        }
     }
 }
 

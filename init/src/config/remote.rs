@@ -29,7 +29,10 @@ impl RemoteSource {
     pub fn parse(text: &str) -> Option<Self> {
         let (address, sum) = text.split_once("#sha256=")?;
         let url = url(address)?;
-        is_sha256(sum).then(|| Self { url, sha256: sum.to_owned() })
+        is_sha256(sum).then(|| Self {
+            url,
+            sha256: sum.to_owned(),
+        })
     }
 
     /// Whether the URL names a folder.
@@ -41,7 +44,10 @@ impl RemoteSource {
     /// The file that lists the checksums of the folder's files.
     #[must_use]
     pub fn checksums(&self) -> Self {
-        Self { url: format!("{}{CHECKSUMS}", self.url), sha256: self.sha256.clone() }
+        Self {
+            url: format!("{}{CHECKSUMS}", self.url),
+            sha256: self.sha256.clone(),
+        }
     }
 
     /// The files of a folder that are for this node, according to its list, in the order of the layers.
@@ -50,10 +56,21 @@ impl RemoteSource {
     /// An invalid line of the list, or that it has no file for this node.
     pub fn files(&self, sums: &str, identity: &NodeIdentity) -> Result<Vec<Self>, String> {
         let mut files = Vec::new();
-        for (n, line) in sums.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
-            let (sum, name) = parse_line(line)
-                .ok_or_else(|| format!("{CHECKSUMS}, line {}: read {line:?}; allowed: what sha256sum prints", n + 1))?;
-            let file = Self { url: format!("{}{name}", self.url), sha256: sum.to_owned() };
+        for (n, line) in sums
+            .lines()
+            .enumerate()
+            .filter(|(_, line)| !line.trim().is_empty())
+        {
+            let (sum, name) = parse_line(line).ok_or_else(|| {
+                format!(
+                    "{CHECKSUMS}, line {}: read {line:?}; allowed: what sha256sum prints",
+                    n + 1
+                )
+            })?;
+            let file = Self {
+                url: format!("{}{name}", self.url),
+                sha256: sum.to_owned(),
+            };
             match (name, match_node(name, identity)) {
                 (DEFAULT, _) => files.push((None, file)),
                 (_, Some(NodeMatch::OtherNode) | None) => {}
@@ -95,33 +112,74 @@ mod tests {
     fn a_word_has_a_url_and_a_checksum() {
         let sum = "ab".repeat(32);
         let file = RemoteSource::parse(&format!("http://h/n.toml#sha256={sum}")).unwrap();
-        assert_eq!((file.url.as_str(), &file.sha256, file.is_folder()), ("http://h/n.toml", &sum, false));
-        for bad in ["", "http://h/n.toml", "http://h/n#sha256=12", "ftp://h/n#sha256=", "#sha256="] {
+        assert_eq!(
+            (file.url.as_str(), &file.sha256, file.is_folder()),
+            ("http://h/n.toml", &sum, false)
+        );
+        for bad in [
+            "",
+            "http://h/n.toml",
+            "http://h/n#sha256=12",
+            "ftp://h/n#sha256=",
+            "#sha256=",
+        ] {
             assert_eq!(RemoteSource::parse(bad), None, "{bad}");
         }
     }
 
     #[test]
     fn a_folder_gives_what_is_for_all_then_for_the_card_then_for_the_machine() {
-        let folder = RemoteSource { url: "http://h/nodes/".to_owned(), sha256: String::new() };
+        let folder = RemoteSource {
+            url: "http://h/nodes/".to_owned(),
+            sha256: String::new(),
+        };
         assert!(folder.is_folder() && folder.checksums().url == "http://h/nodes/SHA256SUMS");
-        let node =
-            NodeIdentity { macs: Mac::parse("52:54:00:12:34:56").into_iter().collect(), serial: Some("S1".into()) };
+        let node = NodeIdentity {
+            macs: Mac::parse("52:54:00:12:34:56").into_iter().collect(),
+            serial: Some("S1".into()),
+        };
         let sum = "ab".repeat(32);
-        let list = ["serial-S1.toml", "mac-525400123456.toml", "mac-525400123457.toml", "default.toml", "README"];
+        let list = [
+            "serial-S1.toml",
+            "mac-525400123456.toml",
+            "mac-525400123457.toml",
+            "default.toml",
+            "README",
+        ];
         let list: String = list.iter().map(|name| format!("{sum}  {name}\n")).collect();
-        let urls: Vec<_> = folder.files(&list, &node).unwrap().into_iter().map(|f| f.url).collect();
+        let urls: Vec<_> = folder
+            .files(&list, &node)
+            .unwrap()
+            .into_iter()
+            .map(|f| f.url)
+            .collect();
         let want = ["default.toml", "mac-525400123456.toml", "serial-S1.toml"];
         assert_eq!(urls, want.map(|name| format!("http://h/nodes/{name}")));
     }
 
     #[test]
     fn a_folder_without_anything_for_this_node_is_an_error() {
-        let folder = RemoteSource { url: "http://h/".to_owned(), sha256: String::new() };
+        let folder = RemoteSource {
+            url: "http://h/".to_owned(),
+            sha256: String::new(),
+        };
         let why = folder.files("", &NodeIdentity::default()).unwrap_err();
-        assert_eq!(why, "SHA256SUMS lists nothing for this node (cards , serial unknown) and no default.toml");
-        for bad in ["12  a.toml".to_owned(), format!("{}  ../a.toml", "0".repeat(64)), "0".repeat(64)] {
-            assert!(folder.files(&bad, &NodeIdentity::default()).unwrap_err().contains("line 1"), "{bad}");
+        assert_eq!(
+            why,
+            "SHA256SUMS lists nothing for this node (cards , serial unknown) and no default.toml"
+        );
+        for bad in [
+            "12  a.toml".to_owned(),
+            format!("{}  ../a.toml", "0".repeat(64)),
+            "0".repeat(64),
+        ] {
+            assert!(
+                folder
+                    .files(&bad, &NodeIdentity::default())
+                    .unwrap_err()
+                    .contains("line 1"),
+                "{bad}"
+            );
         }
     }
 }

@@ -12,7 +12,9 @@ pub const LARGEST: u64 = 10 << 10;
 /// A public key as minisign prints it.
 #[must_use]
 pub fn key(text: &str) -> Option<String> {
-    PublicKey::from_base64(text).is_ok().then(|| text.to_owned())
+    PublicKey::from_base64(text)
+        .is_ok()
+        .then(|| text.to_owned())
 }
 
 /// Checks the signature of a file's content.
@@ -20,7 +22,8 @@ pub fn key(text: &str) -> Option<String> {
 /// # Errors
 /// What is wrong, worded to follow the file's name.
 pub fn check(key: &str, content: &[u8], signature: &str) -> Result<(), String> {
-    let key = PublicKey::from_base64(key).map_err(|_| "config.key is no minisign public key".to_owned())?;
+    let key = PublicKey::from_base64(key)
+        .map_err(|_| "config.key is no minisign public key".to_owned())?;
     let read = Signature::decode(signature)
         .map_err(|_| format!("its signature (.{EXTENSION}) is not what minisign writes"))?;
     // The old kind signs the file itself; for new files there is no reason to accept a second construction.
@@ -60,27 +63,50 @@ S8Be265Zd8HBe8gWznLTepftbx0AuWF+AQETAH59bVpxs6kc6xpAGG+1W7bdbTATm9I/L0HcAHODiobZ
     #[test]
     fn only_the_keys_own_signature_of_this_content_fits() {
         assert_eq!(check(KEY, CONTENT, GOOD), Ok(()));
-        assert_eq!(check(KEY, CONTENT, &GOOD.replace('\n', "\r\n")), Ok(()), "a file from Windows");
+        assert_eq!(
+            check(KEY, CONTENT, &GOOD.replace('\n', "\r\n")),
+            Ok(()),
+            "a file from Windows"
+        );
         let comment = GOOD.replace("a file for", "a file from");
         let cases = [
-            (b"[policy]\non_pass = \"shell\"\n".as_slice(), GOOD, "does not fit its content"),
+            (
+                b"[policy]\non_pass = \"shell\"\n".as_slice(),
+                GOOD,
+                "does not fit its content",
+            ),
             (CONTENT, &comment, "does not fit its content"),
             (CONTENT, OTHER, "was made with another key than config.key"),
-            (CONTENT, LEGACY, "is of minisign's old kind; sign without -l, or with -H"),
+            (
+                CONTENT,
+                LEGACY,
+                "is of minisign's old kind; sign without -l, or with -H",
+            ),
             (CONTENT, "", "is not what minisign writes"),
             (CONTENT, "a\nb\nc\nd\n", "is not what minisign writes"),
         ];
         for (content, signature, why) in cases {
             let said = check(KEY, content, signature).unwrap_err();
-            assert_eq!(said, format!("its signature (.minisig) {why}"), "{signature}");
+            assert_eq!(
+                said,
+                format!("its signature (.minisig) {why}"),
+                "{signature}"
+            );
         }
-        assert!(check("RWQ", CONTENT, GOOD).unwrap_err().starts_with("config.key is no "));
+        assert!(
+            check("RWQ", CONTENT, GOOD)
+                .unwrap_err()
+                .starts_with("config.key is no ")
+        );
     }
 
     #[test]
     fn every_changed_character_of_a_signature_is_noticed() {
         let (at, _) = GOOD.match_indices('\n').next().unwrap();
-        for (place, old) in GOOD.char_indices().filter(|(place, c)| *place > at && !c.is_whitespace()) {
+        for (place, old) in GOOD
+            .char_indices()
+            .filter(|(place, c)| *place > at && !c.is_whitespace())
+        {
             let new = if old == 'A' { "B" } else { "A" };
             let mut changed = GOOD.to_owned();
             changed.replace_range(place..=place, new);
@@ -91,7 +117,13 @@ S8Be265Zd8HBe8gWznLTepftbx0AuWF+AQETAH59bVpxs6kc6xpAGG+1W7bdbTATm9I/L0HcAHODiobZ
     #[test]
     fn a_key_is_56_characters_of_base64() {
         assert!(key(KEY).is_some());
-        for bad in ["", "RWQ", &KEY.to_lowercase(), &format!("{KEY}A"), &KEY.replace("RW", "AA")] {
+        for bad in [
+            "",
+            "RWQ",
+            &KEY.to_lowercase(),
+            &format!("{KEY}A"),
+            &KEY.replace("RW", "AA"),
+        ] {
             assert!(key(bad).is_none(), "{bad}");
         }
     }

@@ -29,7 +29,10 @@ impl Flow {
     pub fn record_unsent(&mut self, unsent: Option<usize>, now: Instant) -> bool {
         let Some(unsent) = unsent else { return false };
         if unsent == 0 || unsent < self.queued {
-            *self = Self { queued: unsent, ..Self::default() };
+            *self = Self {
+                queued: unsent,
+                ..Self::default()
+            };
             return true;
         }
         let since = *self.still_since.get_or_insert(now);

@@ -37,13 +37,19 @@ impl KernelLog {
             // A kernel word may fix the limit; then lines are missing from the log only.
             let _fixed = fs::write("/proc/sys/kernel/printk_devkmsg", "on\n");
         }
-        Self { file: OpenOptions::new().write(true).open("/dev/kmsg").ok(), of_children: 0 }
+        Self {
+            file: OpenOptions::new().write(true).open("/dev/kmsg").ok(),
+            of_children: 0,
+        }
     }
 
     /// Writes one record of level info.
     pub fn line(&mut self, text: &str) {
         let Some(file) = &mut self.file else { return };
-        let end = (0..=LONGEST.min(text.len())).rev().find(|&at| text.is_char_boundary(at)).unwrap_or(0);
+        let end = (0..=LONGEST.min(text.len()))
+            .rev()
+            .find(|&at| text.is_char_boundary(at))
+            .unwrap_or(0);
         let record = format!("<6>firstlight: {}\n", text.get(..end).unwrap_or(""));
         let _log_is_gone = file.write_all(record.as_bytes());
     }
@@ -63,7 +69,9 @@ impl KernelLog {
 /// Whether the kernel was started with `printk.devkmsg=on`.
 #[must_use]
 pub fn is_unlimited(words: &[KernelWord]) -> bool {
-    words.iter().any(|word| word.name == "printk.devkmsg" && word.value.as_deref() == Some("on"))
+    words
+        .iter()
+        .any(|word| word.name == "printk.devkmsg" && word.value.as_deref() == Some("on"))
 }
 
 /// Whether the kernel shows what init writes to its log, according to the command line
@@ -71,7 +79,10 @@ pub fn is_unlimited(words: &[KernelWord]) -> bool {
 #[must_use]
 pub fn shows_init_lines(words: &[KernelWord]) -> bool {
     let level = words.iter().rev().find_map(|word| {
-        match (word.name.as_str(), word.value.as_ref().and_then(|v| v.parse().ok())) {
+        match (
+            word.name.as_str(),
+            word.value.as_ref().and_then(|v| v.parse().ok()),
+        ) {
             ("loglevel", Some(level)) => Some(level),
             ("quiet", _) => Some(4),
             ("debug", _) => Some(10),
@@ -103,7 +114,10 @@ mod tests {
     fn children_cannot_push_the_kernels_lines_out() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("kmsg");
-        let mut log = KernelLog { file: Some(File::create(&path).unwrap()), of_children: 0 };
+        let mut log = KernelLog {
+            file: Some(File::create(&path).unwrap()),
+            of_children: 0,
+        };
         (0..4000).for_each(|_| log.line_of_child(&"x".repeat(500)));
         log.line("ours");
         let text = fs::read_to_string(path).unwrap();
@@ -114,7 +128,12 @@ mod tests {
 
     #[test]
     fn the_last_word_about_the_level_decides() {
-        for (line, shown) in [("", true), ("loglevel=4", false), ("quiet", false), ("quiet loglevel=7", true)] {
+        for (line, shown) in [
+            ("", true),
+            ("loglevel=4", false),
+            ("quiet", false),
+            ("quiet loglevel=7", true),
+        ] {
             assert_eq!(shows_init_lines(&words(line)), shown, "{line}");
         }
     }

@@ -43,7 +43,11 @@ impl Log for Console {
         if record.level() <= Level::Info {
             self.put(OutputGroup::Consoles, &line);
             let is_childs = record.target() == CHILD;
-            let log = if is_childs { OutputGroup::KernelLogOfChildren } else { OutputGroup::KernelLog };
+            let log = if is_childs {
+                OutputGroup::KernelLogOfChildren
+            } else {
+                OutputGroup::KernelLog
+            };
             self.put(log, &line);
         }
         self.put(OutputGroup::LogFile, &line);
@@ -98,7 +102,8 @@ impl Console {
                     }
                     (Some(sink), Some(rate)) if named || !by_kernel => {
                         if let Err(e) = sink.set_rate(rate) {
-                            warnings.push(format!("console.serial: {}: rate {rate}: {e}", line.name));
+                            warnings
+                                .push(format!("console.serial: {}: rate {rate}: {e}", line.name));
                         }
                     }
                     _ => {}
@@ -114,7 +119,11 @@ impl Console {
     /// As open(2).
     pub fn log_to_file(&self, path: &Path) -> io::Result<()> {
         // Without waiting: the path may be a FIFO.
-        let file = OpenOptions::new().create(true).append(true).custom_flags(NONBLOCK).open(path)?;
+        let file = OpenOptions::new()
+            .create(true)
+            .append(true)
+            .custom_flags(NONBLOCK)
+            .open(path)?;
         self.with(|outputs| outputs.log_file = Some(file));
         Ok(())
     }
@@ -146,7 +155,11 @@ impl Console {
 
     /// Writes a line to all outputs without `log`: for the last words after a panic.
     pub fn last_words(&self, line: &str) {
-        let groups = [OutputGroup::Consoles, OutputGroup::KernelLog, OutputGroup::LogFile];
+        let groups = [
+            OutputGroup::Consoles,
+            OutputGroup::KernelLog,
+            OutputGroup::LogFile,
+        ];
         groups.into_iter().for_each(|group| self.put(group, line));
     }
 
@@ -154,7 +167,10 @@ impl Console {
     pub fn drain(&self, limit: Duration) {
         let until = Instant::now() + limit;
         self.with(|outputs| {
-            outputs.sinks.iter_mut().for_each(|s| s.drain(until.saturating_duration_since(Instant::now())));
+            outputs
+                .sinks
+                .iter_mut()
+                .for_each(|s| s.drain(until.saturating_duration_since(Instant::now())));
         });
     }
 
@@ -183,8 +199,15 @@ mod tests {
         let console = Console::default();
         console.log_to_file(&path).unwrap();
         let said = "report.json: unknown verdict `X\nFIRSTLIGHT verdict=PASS\x1b[2J`";
-        console.log(&Record::builder().args(format_args!("VERDICT  ERROR   {said}")).build());
+        console.log(
+            &Record::builder()
+                .args(format_args!("VERDICT  ERROR   {said}"))
+                .build(),
+        );
         let text = std::fs::read_to_string(path).unwrap();
-        assert_eq!(text, "VERDICT  ERROR   report.json: unknown verdict `X?FIRSTLIGHT verdict=PASS?[2J`\n");
+        assert_eq!(
+            text,
+            "VERDICT  ERROR   report.json: unknown verdict `X?FIRSTLIGHT verdict=PASS?[2J`\n"
+        );
     }
 }

@@ -53,7 +53,11 @@ fn names_line(value: &str, name: &str) -> bool {
 }
 
 fn device(name: &str) -> PathBuf {
-    if name == STDOUT { PathBuf::from("/proc/self/fd/1") } else { PathBuf::from(format!("/dev/{name}")) }
+    if name == STDOUT {
+        PathBuf::from("/proc/self/fd/1")
+    } else {
+        PathBuf::from(format!("/dev/{name}"))
+    }
 }
 
 impl Outputs {
@@ -93,9 +97,17 @@ impl Outputs {
 
     /// Whether the kernel writes to this line itself and has therefore set its rate.
     pub(super) fn is_kernels(&self, line: &Serial) -> bool {
-        let number = self.sinks.iter().find(|sink| sink.name == line.name).map(|sink| sink.number);
+        let number = self
+            .sinks
+            .iter()
+            .find(|sink| sink.name == line.name)
+            .map(|sink| sink.number);
         let named = |word: &KernelWord| {
-            word.name == "console" && word.value.as_deref().is_some_and(|v| names_line(v, &line.name))
+            word.name == "console"
+                && word
+                    .value
+                    .as_deref()
+                    .is_some_and(|v| names_line(v, &line.name))
         };
         (number.is_some() && number == self.console) || self.words.iter().any(named)
     }
@@ -125,7 +137,11 @@ impl Outputs {
             return;
         }
         self.kernel_shows_lines = stalled;
-        kernel_log::show(if stalled { InitLines::Shown } else { InitLines::Hidden });
+        kernel_log::show(if stalled {
+            InitLines::Shown
+        } else {
+            InitLines::Hidden
+        });
         for sink in self.sinks.iter_mut().filter(|sink| sink.is_stalled()) {
             let mut unseen = sink.take_unseen();
             unseen.pop(); // the logger writes the current line itself
@@ -151,18 +167,30 @@ mod tests {
     use super::*;
 
     fn names(candidates: &[(&'static str, (u32, u32))]) -> Vec<&'static str> {
-        once_each(candidates.to_vec(), |c| c.1).into_iter().map(|c| c.0).collect()
+        once_each(candidates.to_vec(), |c| c.1)
+            .into_iter()
+            .map(|c| c.0)
+            .collect()
     }
 
     #[test]
     fn the_console_is_dropped_when_the_device_behind_it_is_there() {
-        assert_eq!(names(&[("ttyS0", (4, 64)), ("tty0", (4, 1)), ("console", (4, 64))]), ["ttyS0", "tty0"]);
-        assert_eq!(names(&[("ttyS0", (4, 64)), ("tty0", (4, 1)), ("console", (4, 1))]), ["ttyS0", "tty0"]);
+        assert_eq!(
+            names(&[("ttyS0", (4, 64)), ("tty0", (4, 1)), ("console", (4, 64))]),
+            ["ttyS0", "tty0"]
+        );
+        assert_eq!(
+            names(&[("ttyS0", (4, 64)), ("tty0", (4, 1)), ("console", (4, 1))]),
+            ["ttyS0", "tty0"]
+        );
     }
 
     #[test]
     fn a_console_that_is_something_else_stays() {
-        assert_eq!(names(&[("ttyS0", (4, 64)), ("console", (4, 65))]), ["ttyS0", "console"]);
+        assert_eq!(
+            names(&[("ttyS0", (4, 64)), ("console", (4, 65))]),
+            ["ttyS0", "console"]
+        );
     }
 
     #[test]

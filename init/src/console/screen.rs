@@ -10,7 +10,12 @@ use std::path::{Path, PathBuf};
 
 /// Drivers that show a framebuffer set up by the firmware; simpledrm is registered as `simple-framebuffer`,
 /// as simplefb is.
-const FIRMWARE_DRIVERS: [&str; 4] = ["simple-framebuffer", "efi-framebuffer", "vesa-framebuffer", "simpledrm"];
+const FIRMWARE_DRIVERS: [&str; 4] = [
+    "simple-framebuffer",
+    "efi-framebuffer",
+    "vesa-framebuffer",
+    "simpledrm",
+];
 
 /// One write to sysfs.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,7 +48,9 @@ pub fn effective_setting(settings: &Settings) -> Screen {
 #[must_use]
 pub fn is_full_screen(settings: &Settings, sys: &Path) -> bool {
     let consoles = sys.join("class/vtconsole");
-    let read = |name: &String, file: &str| fs::read_to_string(consoles.join(name).join(file)).unwrap_or_default();
+    let read = |name: &String, file: &str| {
+        fs::read_to_string(consoles.join(name).join(file)).unwrap_or_default()
+    };
     let shows = |name: &String| {
         let of = read(name, "name");
         let picture = of.contains("frame buffer") || (of.contains("VGA") && has_vga(sys));
@@ -52,15 +59,20 @@ pub fn is_full_screen(settings: &Settings, sys: &Path) -> bool {
     match settings.view {
         ScreenView::Lines => false,
         ScreenView::Full => true,
-        ScreenView::Auto => settings.booted_from == BootSource::Stick && names(&consoles).iter().any(shows),
+        ScreenView::Auto => {
+            settings.booted_from == BootSource::Stick && names(&consoles).iter().any(shows)
+        }
     }
 }
 
 /// Whether the PCI bus has a VGA adapter (class 03, subclass 00).
 fn has_vga(sys: &Path) -> bool {
     let devices = sys.join("bus/pci/devices");
-    let class = |name: &String| fs::read_to_string(devices.join(name).join("class")).unwrap_or_default();
-    names(&devices).iter().any(|name| class(name).starts_with("0x0300"))
+    let class =
+        |name: &String| fs::read_to_string(devices.join(name).join("class")).unwrap_or_default();
+    names(&devices)
+        .iter()
+        .any(|name| class(name).starts_with("0x0300"))
 }
 
 /// The NVIDIA GPUs that the firmware uses as its display, according to sysfs.
@@ -90,12 +102,20 @@ pub fn plan_release(sys: &Path) -> Vec<SysfsWrite> {
     let mut steps: Vec<_> = names(&consoles)
         .into_iter()
         .filter(uses_one)
-        .map(|name| SysfsWrite { file: consoles.join(name).join("bind"), value: "0".to_owned() })
+        .map(|name| SysfsWrite {
+            file: consoles.join(name).join("bind"),
+            value: "0".to_owned(),
+        })
         .collect();
     for driver in FIRMWARE_DRIVERS {
         let dir = sys.join("bus/platform/drivers").join(driver);
-        let devices = names(&dir).into_iter().filter(|name| name.contains('.') && dir.join(name).is_dir());
-        steps.extend(devices.map(|name| SysfsWrite { file: dir.join("unbind"), value: name }));
+        let devices = names(&dir)
+            .into_iter()
+            .filter(|name| name.contains('.') && dir.join(name).is_dir());
+        steps.extend(devices.map(|name| SysfsWrite {
+            file: dir.join("unbind"),
+            value: name,
+        }));
     }
     steps
 }
@@ -105,12 +125,16 @@ pub fn plan_release(sys: &Path) -> Vec<SysfsWrite> {
 /// # Errors
 /// The step that failed, with the cause.
 pub fn apply(steps: &[SysfsWrite]) -> Result<(), String> {
-    steps.iter().try_for_each(|step| fs::write(&step.file, &step.value).map_err(|e| format!("{step}: {e}")))
+    steps
+        .iter()
+        .try_for_each(|step| fs::write(&step.file, &step.value).map_err(|e| format!("{step}: {e}")))
 }
 
 fn names(dir: &Path) -> Vec<String> {
     let entries = fs::read_dir(dir).into_iter().flatten().flatten();
-    let mut names: Vec<_> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+    let mut names: Vec<_> = entries
+        .filter_map(|entry| entry.file_name().into_string().ok())
+        .collect();
     names.sort();
     names
 }
@@ -138,21 +162,45 @@ mod tests {
         let consoles = |real: &str| {
             machine(&[
                 ("class/vtconsole/vtcon0/name", "(S) dummy device\n"),
-                ("class/vtconsole/vtcon0/bind", if real == "1" { "0" } else { "1" }),
+                (
+                    "class/vtconsole/vtcon0/bind",
+                    if real == "1" { "0" } else { "1" },
+                ),
                 ("class/vtconsole/vtcon1/name", "(M) frame buffer device\n"),
                 ("class/vtconsole/vtcon1/bind", real),
             ])
         };
         let settings = |view, booted_from| {
             let serial = vec![];
-            Settings { serial, serial_named: false, screen: Screen::Auto, view, booted_from }
+            Settings {
+                serial,
+                serial_named: false,
+                screen: Screen::Auto,
+                view,
+                booted_from,
+            }
         };
         let (picture, none) = (consoles("1"), consoles("0"));
-        assert!(is_full_screen(&settings(ScreenView::Auto, BootSource::Stick), picture.path()));
-        assert!(!is_full_screen(&settings(ScreenView::Auto, BootSource::Stick), none.path()));
-        assert!(!is_full_screen(&settings(ScreenView::Auto, BootSource::Network), picture.path()));
-        assert!(!is_full_screen(&settings(ScreenView::Lines, BootSource::Stick), picture.path()));
-        assert!(is_full_screen(&settings(ScreenView::Full, BootSource::Network), none.path()));
+        assert!(is_full_screen(
+            &settings(ScreenView::Auto, BootSource::Stick),
+            picture.path()
+        ));
+        assert!(!is_full_screen(
+            &settings(ScreenView::Auto, BootSource::Stick),
+            none.path()
+        ));
+        assert!(!is_full_screen(
+            &settings(ScreenView::Auto, BootSource::Network),
+            picture.path()
+        ));
+        assert!(!is_full_screen(
+            &settings(ScreenView::Lines, BootSource::Stick),
+            picture.path()
+        ));
+        assert!(is_full_screen(
+            &settings(ScreenView::Full, BootSource::Network),
+            none.path()
+        ));
 
         let vga = |class| {
             machine(&[
@@ -161,9 +209,15 @@ mod tests {
                 ("bus/pci/devices/0000:00:02.0/class", class),
             ])
         };
-        assert!(is_full_screen(&settings(ScreenView::Auto, BootSource::Stick), vga("0x030000\n").path()));
+        assert!(is_full_screen(
+            &settings(ScreenView::Auto, BootSource::Stick),
+            vga("0x030000\n").path()
+        ));
         // The class of a GPU without a display.
-        assert!(!is_full_screen(&settings(ScreenView::Auto, BootSource::Stick), vga("0x030200\n").path()));
+        assert!(!is_full_screen(
+            &settings(ScreenView::Auto, BootSource::Stick),
+            vga("0x030200\n").path()
+        ));
     }
 
     #[test]
@@ -173,10 +227,16 @@ mod tests {
             ("class/vtconsole/vtcon1/name", "(M) frame buffer device\n"),
             ("class/vtconsole/vtcon1/bind", "1\n"),
             ("bus/platform/drivers/simple-framebuffer/unbind", ""),
-            ("bus/platform/drivers/simple-framebuffer/simple-framebuffer.0/x", ""),
+            (
+                "bus/platform/drivers/simple-framebuffer/simple-framebuffer.0/x",
+                "",
+            ),
         ]);
         let steps = plan_release(sys.path());
-        let text: Vec<_> = steps.iter().map(|s| s.to_string().replace(sys.path().to_str().unwrap(), "")).collect();
+        let text: Vec<_> = steps
+            .iter()
+            .map(|s| s.to_string().replace(sys.path().to_str().unwrap(), ""))
+            .collect();
         assert_eq!(
             text,
             [
@@ -193,10 +253,25 @@ mod tests {
     fn auto_keeps_the_screen_of_a_stick_and_releases_that_of_the_network() {
         let settings = |screen, booted_from| {
             let (serial, view) = (vec![], ScreenView::Auto);
-            Settings { serial, serial_named: false, screen, view, booted_from }
+            Settings {
+                serial,
+                serial_named: false,
+                screen,
+                view,
+                booted_from,
+            }
         };
-        assert_eq!(effective_setting(&settings(Screen::Auto, BootSource::Stick)), Screen::Keep);
-        assert_eq!(effective_setting(&settings(Screen::Auto, BootSource::Network)), Screen::Release);
-        assert_eq!(effective_setting(&settings(Screen::Keep, BootSource::Network)), Screen::Keep);
+        assert_eq!(
+            effective_setting(&settings(Screen::Auto, BootSource::Stick)),
+            Screen::Keep
+        );
+        assert_eq!(
+            effective_setting(&settings(Screen::Auto, BootSource::Network)),
+            Screen::Release
+        );
+        assert_eq!(
+            effective_setting(&settings(Screen::Keep, BootSource::Network)),
+            Screen::Keep
+        );
     }
 }

@@ -72,7 +72,11 @@ impl Sink {
     /// The same device under another name.
     #[must_use]
     pub fn renamed(self, name: &str, path: &Path) -> Self {
-        Self { name: name.to_owned(), path: path.to_owned(), ..self }
+        Self {
+            name: name.to_owned(),
+            path: path.to_owned(),
+            ..self
+        }
     }
 
     /// Sets a serial line's rate.
@@ -135,7 +139,11 @@ impl Sink {
 
     /// A screen shows at once what it accepts and has no queue.
     fn unsent(&self) -> Option<usize> {
-        if self.is_screen() { None } else { terminal::unsent(self.file.as_fd()) }
+        if self.is_screen() {
+            None
+        } else {
+            terminal::unsent(self.file.as_fd())
+        }
     }
 
     /// Checks, without waiting, whether queued bytes are being sent.
@@ -148,14 +156,20 @@ impl Sink {
     /// Opens the device again: when a session that has it as its terminal ends (the workload's, a shell's),
     /// the kernel hangs up all open descriptors of it.
     fn reopen(&mut self) -> bool {
-        let Ok(file) = terminal::open(&self.path) else { return false };
+        let Ok(file) = terminal::open(&self.path) else {
+            return false;
+        };
         self.file = file;
         self.rate.is_none_or(|rate| self.set_rate(rate).is_ok())
     }
 
     fn put(&mut self, line: &str) -> bool {
         let mut bytes = line.as_bytes();
-        let patience = if self.is_stalled() { Duration::ZERO } else { PATIENCE };
+        let patience = if self.is_stalled() {
+            Duration::ZERO
+        } else {
+            PATIENCE
+        };
         let until = Instant::now() + patience;
         let mut reopened = false;
         while !bytes.is_empty() {
@@ -194,8 +208,18 @@ mod tests {
     fn fifo() -> (tempfile::TempDir, std::path::PathBuf, File) {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("fifo");
-        assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
-        let reader = OpenOptions::new().read(true).write(true).open(&path).unwrap();
+        assert!(
+            std::process::Command::new("mkfifo")
+                .arg(&path)
+                .status()
+                .unwrap()
+                .success()
+        );
+        let reader = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open(&path)
+            .unwrap();
         (dir, path, reader)
     }
 

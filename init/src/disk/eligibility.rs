@@ -54,11 +54,22 @@ pub fn part_uuid(variable: &[u8]) -> Option<String> {
     if attributes.first()? & NON_VOLATILE != 0 {
         return None;
     }
-    let units = text.chunks(2).map(|two| Some(u16::from_le_bytes(two.try_into().ok()?)));
+    let units = text
+        .chunks(2)
+        .map(|two| Some(u16::from_le_bytes(two.try_into().ok()?)));
     let text = String::from_utf16(&units.collect::<Option<Vec<_>>>()?).ok()?;
-    let text = text.strip_suffix('\0').unwrap_or(&text).to_ascii_lowercase();
+    let text = text
+        .strip_suffix('\0')
+        .unwrap_or(&text)
+        .to_ascii_lowercase();
     let hyphens = [8, 13, 18, 23];
-    let fits = |(at, b): (usize, u8)| if hyphens.contains(&at) { b == b'-' } else { b.is_ascii_hexdigit() };
+    let fits = |(at, b): (usize, u8)| {
+        if hyphens.contains(&at) {
+            b == b'-'
+        } else {
+            b.is_ascii_hexdigit()
+        }
+    };
     (text.len() == 36 && text.bytes().enumerate().all(fits)).then_some(text)
 }
 
@@ -78,25 +89,34 @@ impl DiskInventory {
     #[must_use]
     pub fn new(sys: &Path, dev: &Path, variables: &Path) -> Self {
         let [sys, dev, variables] = [sys, dev, variables].map(Path::to_owned);
-        Self { sys, dev, variables, booted_from: OnceCell::new() }
+        Self {
+            sys,
+            dev,
+            variables,
+            booted_from: OnceCell::new(),
+        }
     }
 
     fn booted_from(&self) -> &Result<Option<String>, String> {
-        self.booted_from.get_or_init(|| match fs::read(self.variables.join(BOOTED_FROM)) {
-            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(e) => Err(format!("{BOOTED_FROM}: {e}")),
-            Ok(bytes) => match part_uuid(&bytes) {
-                Some(uuid) => Ok(Some(uuid)),
-                None => Err(format!("{BOOTED_FROM}: holds no UUID of this boot")),
-            },
-        })
+        self.booted_from
+            .get_or_init(|| match fs::read(self.variables.join(BOOTED_FROM)) {
+                Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+                Err(e) => Err(format!("{BOOTED_FROM}: {e}")),
+                Ok(bytes) => match part_uuid(&bytes) {
+                    Some(uuid) => Ok(Some(uuid)),
+                    None => Err(format!("{BOOTED_FROM}: holds no UUID of this boot")),
+                },
+            })
     }
 
     /// Why the device, named as in /dev, may not be used; `None` if it may.
     #[must_use]
     pub fn objection(&self, device: &str, disks: AllowedDisks) -> Option<String> {
         let facts = match disks {
-            AllowedDisks::Any => Ok(DiskFacts { named: true, ..DiskFacts::default() }),
+            AllowedDisks::Any => Ok(DiskFacts {
+                named: true,
+                ..DiskFacts::default()
+            }),
             AllowedDisks::RemovableOrBoot => self.facts(device),
         };
         match facts {
@@ -104,7 +124,9 @@ impl DiskInventory {
             Ok(_) => Some(match self.booted_from() {
                 Ok(_) => "it is neither removable, nor on USB, nor the disk booted from".to_owned(),
                 Err(why) => {
-                    format!("it is neither removable nor on USB, and the disk booted from is unknown ({why})")
+                    format!(
+                        "it is neither removable nor on USB, and the disk booted from is unknown ({why})"
+                    )
                 }
             }),
             Err(e) => Some(format!("where it is attached cannot be read ({e})")),
@@ -112,7 +134,10 @@ impl DiskInventory {
     }
 
     fn facts(&self, device: &str) -> io::Result<DiskFacts> {
-        let disk = disk_of(&self.sys, &device.trim_start_matches("/dev/").replace('/', "!"))?;
+        let disk = disk_of(
+            &self.sys,
+            &device.trim_start_matches("/dev/").replace('/', "!"),
+        )?;
         let says = |file: &str, word: &str| match fs::read_to_string(disk.join(file)) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
             text => Ok::<_, io::Error>(text?.trim() == word),
@@ -123,7 +148,9 @@ impl DiskInventory {
             removable: says("removable", "1")? || says("device/type", "SD")?,
             usb: on_usb(&disk),
             boot_disk: match self.booted_from() {
-                Ok(Some(uuid)) => disk_with(&self.sys, &self.dev, uuid)?.is_some_and(|booted| booted == disk),
+                Ok(Some(uuid)) => {
+                    disk_with(&self.sys, &self.dev, uuid)?.is_some_and(|booted| booted == disk)
+                }
                 Ok(None) | Err(_) => false,
             },
         })
@@ -134,7 +161,11 @@ impl DiskInventory {
 fn disk_of(sys: &Path, name: &str) -> io::Result<PathBuf> {
     let at = fs::canonicalize(sys.join("class/block").join(name))?;
     let partition = at.join("partition").try_exists()?;
-    Ok(at.parent().filter(|_| partition).map(Path::to_owned).unwrap_or(at))
+    Ok(at
+        .parent()
+        .filter(|_| partition)
+        .map(Path::to_owned)
+        .unwrap_or(at))
 }
 
 /// The disk with the partition of that UUID. `None` also when several disks have it, as copies of one image do:
@@ -144,9 +175,13 @@ fn disk_with(sys: &Path, dev: &Path, part_uuid: &str) -> io::Result<Option<PathB
     for entry in fs::read_dir(sys.join("class/block"))? {
         let name = entry?.file_name().to_string_lossy().into_owned();
         // A device may disappear during the scan, and a drive may be empty.
-        let Ok(disk) = disk_of(sys, &name) else { continue };
+        let Ok(disk) = disk_of(sys, &name) else {
+            continue;
+        };
         let whole = disk.file_name().is_some_and(|own| *own == *name);
-        if whole && has_partition(&disk, &dev.join(name.replace('!', "/")), part_uuid).unwrap_or(false) {
+        if whole
+            && has_partition(&disk, &dev.join(name.replace('!', "/")), part_uuid).unwrap_or(false)
+        {
             disks.push(disk);
         }
     }
@@ -160,7 +195,9 @@ fn has_partition(disk: &Path, device: &Path, part_uuid: &str) -> io::Result<bool
     let file = File::open(device)?;
     let mut header = [0; gpt::HEADER];
     file.read_exact_at(&mut header, block)?;
-    let Some(entries) = gpt::entries(&header, block) else { return Ok(false) };
+    let Some(entries) = gpt::entries(&header, block) else {
+        return Ok(false);
+    };
     let mut table = vec![0; entries.bytes];
     file.read_exact_at(&mut table, entries.start)?;
     Ok(entries.contains(&table, part_uuid))
@@ -169,7 +206,9 @@ fn has_partition(disk: &Path, device: &Path, part_uuid: &str) -> io::Result<bool
 /// Whether a device above the disk belongs to the subsystem usb.
 fn on_usb(disk: &Path) -> bool {
     let subsystem = |folder: &Path| fs::read_link(folder.join("subsystem")).ok();
-    disk.ancestors().filter_map(subsystem).any(|link| link.file_name().is_some_and(|name| name == "usb"))
+    disk.ancestors()
+        .filter_map(subsystem)
+        .any(|link| link.file_name().is_some_and(|name| name == "usb"))
 }
 
 #[cfg(test)]
@@ -183,7 +222,12 @@ mod tests {
     fn a_disk_is_used_for_any_one_of_four_reasons_and_otherwise_not() {
         for n in 0..16 {
             let bit = |at: u8| n >> at & 1 == 1;
-            let facts = DiskFacts { named: bit(0), removable: bit(1), usb: bit(2), boot_disk: bit(3) };
+            let facts = DiskFacts {
+                named: bit(0),
+                removable: bit(1),
+                usb: bit(2),
+                boot_disk: bit(3),
+            };
             assert_eq!(may_be_used(facts), n != 0, "{facts:?}");
         }
     }
@@ -198,7 +242,13 @@ mod tests {
         for good in [UUID.to_owned(), UUID.to_uppercase(), format!("{UUID}\0")] {
             assert_eq!(part_uuid(&variable(&good)).as_deref(), Some(UUID));
         }
-        for bad in ["", "x", &format!("{UUID}0"), &UUID.replace('-', "0"), &UUID.replace('0', "g")] {
+        for bad in [
+            "",
+            "x",
+            &format!("{UUID}0"),
+            &UUID.replace('-', "0"),
+            &UUID.replace('0', "g"),
+        ] {
             assert_eq!(part_uuid(&variable(bad)), None, "{bad}");
         }
         let mut stored = variable(UUID);
@@ -239,10 +289,18 @@ mod tests {
         fs::write(part.join("partition"), "1\n").unwrap();
         fs::write(dir.path().join("vda"), gpt::sample(UUID)).unwrap();
         // The content of a partition does not count.
-        fs::write(dir.path().join("vda1"), gpt::sample(&UUID.replace('0', "1"))).unwrap();
+        fs::write(
+            dir.path().join("vda1"),
+            gpt::sample(&UUID.replace('0', "1")),
+        )
+        .unwrap();
         symlink(&part, class.join("vda1")).unwrap();
         for (at, subsystem) in [("pci0/usb1/1-1", "usb"), ("pci0/virtio0", "virtio")] {
-            symlink(format!("../../bus/{subsystem}"), dir.path().join("devices").join(at).join("subsystem")).unwrap();
+            symlink(
+                format!("../../bus/{subsystem}"),
+                dir.path().join("devices").join(at).join("subsystem"),
+            )
+            .unwrap();
         }
         dir
     }
@@ -255,7 +313,11 @@ mod tests {
         let inventory = DiskInventory::new(dir, dir, dir);
         let all = ["vda", "vda1", "sda", "sdb", "mmcblk0", "mmcblk1", "none"];
         let disks = AllowedDisks::RemovableOrBoot;
-        let fits = |name: &&str| inventory.objection(&format!("/dev/{name}"), disks).is_none();
+        let fits = |name: &&str| {
+            inventory
+                .objection(&format!("/dev/{name}"), disks)
+                .is_none()
+        };
         all.into_iter().filter(fits).collect()
     }
 
@@ -264,10 +326,20 @@ mod tests {
         let sys = machine();
         assert_eq!(used(sys.path(), None), ["sda", "sdb", "mmcblk1"]);
         let inventory = DiskInventory::new(sys.path(), sys.path(), sys.path());
-        let why = inventory.objection("/dev/vda1", AllowedDisks::RemovableOrBoot).unwrap();
-        assert_eq!(why, "it is neither removable, nor on USB, nor the disk booted from");
-        let why = inventory.objection("/dev/none", AllowedDisks::RemovableOrBoot).unwrap();
-        assert!(why.starts_with("where it is attached cannot be read (No such file"), "{why}");
+        let why = inventory
+            .objection("/dev/vda1", AllowedDisks::RemovableOrBoot)
+            .unwrap();
+        assert_eq!(
+            why,
+            "it is neither removable, nor on USB, nor the disk booted from"
+        );
+        let why = inventory
+            .objection("/dev/none", AllowedDisks::RemovableOrBoot)
+            .unwrap();
+        assert!(
+            why.starts_with("where it is attached cannot be read (No such file"),
+            "{why}"
+        );
         assert_eq!(inventory.objection("/dev/vda1", AllowedDisks::Any), None);
     }
 
@@ -275,7 +347,10 @@ mod tests {
     fn the_disk_that_has_the_boot_partition_may_be_used_with_all_its_partitions() {
         let sys = machine();
         let own = variable(&UUID.to_uppercase());
-        assert_eq!(used(sys.path(), Some(&own)), ["vda", "vda1", "sda", "sdb", "mmcblk1"]);
+        assert_eq!(
+            used(sys.path(), Some(&own)),
+            ["vda", "vda1", "sda", "sdb", "mmcblk1"]
+        );
         let other = variable(&UUID.replace('0', "1"));
         assert_eq!(used(sys.path(), Some(&other)), ["sda", "sdb", "mmcblk1"]);
     }
@@ -284,10 +359,19 @@ mod tests {
     fn with_two_copies_of_the_boot_medium_or_a_broken_variable_no_disk_is_the_one_booted_from() {
         let sys = machine();
         fs::write(sys.path().join("mmcblk0"), gpt::sample(UUID)).unwrap();
-        assert_eq!(used(sys.path(), Some(&variable(UUID))), ["sda", "sdb", "mmcblk1"]);
-        assert_eq!(used(sys.path(), Some(b"\x06\0\0\0?")), ["sda", "sdb", "mmcblk1"]);
+        assert_eq!(
+            used(sys.path(), Some(&variable(UUID))),
+            ["sda", "sdb", "mmcblk1"]
+        );
+        assert_eq!(
+            used(sys.path(), Some(b"\x06\0\0\0?")),
+            ["sda", "sdb", "mmcblk1"]
+        );
         let inventory = DiskInventory::new(sys.path(), sys.path(), sys.path());
         let why = inventory.objection("/dev/vda", AllowedDisks::RemovableOrBoot);
-        assert!(why.unwrap().contains("4a67b082-0a4c-41cf-b6c7-440b29bb8c4f: holds no UUID of this boot"));
+        assert!(
+            why.unwrap()
+                .contains("4a67b082-0a4c-41cf-b6c7-440b29bb8c4f: holds no UUID of this boot")
+        );
     }
 }

@@ -71,7 +71,10 @@ impl DeviceSpec {
     fn matches(&self, block: &Superblock) -> bool {
         match self {
             Self::Label(label) => block.label.as_ref() == Some(label),
-            Self::Uuid(uuid) => block.uuid.as_ref().is_some_and(|u| u.eq_ignore_ascii_case(uuid)),
+            Self::Uuid(uuid) => block
+                .uuid
+                .as_ref()
+                .is_some_and(|u| u.eq_ignore_ascii_case(uuid)),
             Self::Device(_) => false,
         }
     }
@@ -84,13 +87,24 @@ type Candidate = (String, Superblock);
 fn find(place: &DeviceSpec, disks: AllowedDisks, inventory: &DiskInventory) -> SearchResult {
     let matching_devices = match matching_devices(place) {
         Ok(matching_devices) => matching_devices,
-        Err(why) => return SearchResult { found: Err(why), ignored: Vec::new() },
+        Err(why) => {
+            return SearchResult {
+                found: Err(why),
+                ignored: Vec::new(),
+            };
+        }
     };
-    select(place, matching_devices, |device| inventory.objection(device, disks))
+    select(place, matching_devices, |device| {
+        inventory.objection(device, disks)
+    })
 }
 
 /// Selects the only device to which there is no objection.
-fn select(place: &DeviceSpec, all: Vec<Candidate>, objection: impl Fn(&str) -> Option<String>) -> SearchResult {
+fn select(
+    place: &DeviceSpec,
+    all: Vec<Candidate>,
+    objection: impl Fn(&str) -> Option<String>,
+) -> SearchResult {
     let (mut usable, mut ignored) = (Vec::new(), Vec::new());
     for (device, block) in all {
         match objection(&device) {
@@ -102,16 +116,23 @@ fn select(place: &DeviceSpec, all: Vec<Candidate>, objection: impl Fn(&str) -> O
         (None, _) if ignored.is_empty() => Err(FindError::Absent(place.text())),
         (None, _) => Err(FindError::Ignored(place.text())),
         (Some((device, kind)), []) => Ok(FoundDevice { device, kind }),
-        (Some((device, _)), [(other, _), ..]) => {
-            Err(FindError::Ambiguous(place.text(), format!("{other} and {device}")))
-        }
+        (Some((device, _)), [(other, _), ..]) => Err(FindError::Ambiguous(
+            place.text(),
+            format!("{other} and {device}"),
+        )),
     };
     SearchResult { found, ignored }
 }
 
 fn ignored_line(place: &DeviceSpec, device: &str, block: &Superblock, why: &str) -> String {
-    let name = block.uuid.as_ref().map_or_else(|| device.to_owned(), |uuid| format!("UUID={uuid}"));
-    format!("{device} ({}) is ignored: {why}; firstlight.report.partition={name} uses it", place.text())
+    let name = block
+        .uuid
+        .as_ref()
+        .map_or_else(|| device.to_owned(), |uuid| format!("UUID={uuid}"));
+    format!(
+        "{device} ({}) is ignored: {why}; firstlight.report.partition={name} uses it",
+        place.text()
+    )
 }
 
 /// Every device that the place names.
@@ -121,11 +142,19 @@ fn matching_devices(place: &DeviceSpec) -> Result<Vec<Candidate>, FindError> {
             io::ErrorKind::NotFound => FindError::Absent(place.text()),
             _ => FindError::Unreadable(place.text(), e),
         })?;
-        return Ok(vec![(path.clone(), block.ok_or_else(|| FindError::Unknown(place.text()))?)]);
+        return Ok(vec![(
+            path.clone(),
+            block.ok_or_else(|| FindError::Unknown(place.text()))?,
+        )]);
     }
     // A disk that cannot be read cannot match.
-    let blocks = candidates().into_iter().filter_map(|path| Some((read(Path::new(&path)).ok()??, path)));
-    Ok(blocks.filter(|(block, _)| place.matches(block)).map(|(block, path)| (path, block)).collect())
+    let blocks = candidates()
+        .into_iter()
+        .filter_map(|path| Some((read(Path::new(&path)).ok()??, path)));
+    Ok(blocks
+        .filter(|(block, _)| place.matches(block))
+        .map(|(block, path)| (path, block))
+        .collect())
 }
 
 /// Finds the device and waits while it may still appear: up to `wait` in any case, and up to [`USB_SETTLE`]
@@ -133,12 +162,21 @@ fn matching_devices(place: &DeviceSpec) -> Result<Vec<Candidate>, FindError> {
 #[must_use]
 pub fn find_waiting(place: &DeviceSpec, wait: Duration, disks: AllowedDisks) -> SearchResult {
     let started = Instant::now();
-    let inventory = DiskInventory::new(Path::new("/sys"), Path::new("/dev"), Path::new(paths::EFI_VARIABLES));
+    let inventory = DiskInventory::new(
+        Path::new("/sys"),
+        Path::new("/dev"),
+        Path::new(paths::EFI_VARIABLES),
+    );
     loop {
         let search = find(place, disks, &inventory);
-        let over =
-            started.elapsed() >= wait && (started.elapsed() >= USB_SETTLE || !usb_disk_pending(Path::new("/sys")));
-        if over || !matches!(search.found, Err(FindError::Absent(_) | FindError::Ignored(_))) {
+        let over = started.elapsed() >= wait
+            && (started.elapsed() >= USB_SETTLE || !usb_disk_pending(Path::new("/sys")));
+        if over
+            || !matches!(
+                search.found,
+                Err(FindError::Absent(_) | FindError::Ignored(_))
+            )
+        {
             return search;
         }
         sleep(Duration::from_millis(50));
@@ -151,10 +189,15 @@ pub const USB_SETTLE: Duration = Duration::from_secs(5);
 
 fn candidates() -> Vec<String> {
     let unfit = ["ram", "loop", "zram", "sr", "fd", "nbd"];
-    let names = fs::read_dir("/sys/class/block").into_iter().flatten().flatten();
+    let names = fs::read_dir("/sys/class/block")
+        .into_iter()
+        .flatten()
+        .flatten();
     let names = names.filter_map(|entry| entry.file_name().into_string().ok());
     let names = names.filter(|name| !unfit.iter().any(|prefix| name.starts_with(prefix)));
-    let mut paths: Vec<_> = names.map(|name| format!("/dev/{}", name.replace('!', "/"))).collect();
+    let mut paths: Vec<_> = names
+        .map(|name| format!("/dev/{}", name.replace('!', "/")))
+        .collect();
     paths.sort();
     paths
 }
@@ -177,11 +220,16 @@ fn read(device: &Path) -> io::Result<Option<Superblock>> {
 
 /// Whether a USB mass storage interface (class 08) has no block device yet.
 fn usb_disk_pending(sys: &Path) -> bool {
-    let interfaces = fs::read_dir(sys.join("bus/usb/devices")).into_iter().flatten().flatten();
-    let disks = interfaces
-        .map(|entry| entry.path())
-        .filter(|path| fs::read_to_string(path.join("bInterfaceClass")).is_ok_and(|class| class.trim() == "08"));
-    disks.into_iter().any(|interface| !has_folder(&interface, "block", 4))
+    let interfaces = fs::read_dir(sys.join("bus/usb/devices"))
+        .into_iter()
+        .flatten()
+        .flatten();
+    let disks = interfaces.map(|entry| entry.path()).filter(|path| {
+        fs::read_to_string(path.join("bInterfaceClass")).is_ok_and(|class| class.trim() == "08")
+    });
+    disks
+        .into_iter()
+        .any(|interface| !has_folder(&interface, "block", 4))
 }
 
 fn has_folder(at: &Path, name: &str, depth: usize) -> bool {
@@ -214,12 +262,19 @@ mod tests {
     }
 
     fn block(uuid: Option<&str>) -> Superblock {
-        Superblock { kind: FileSystem::Vfat, label: Some("FIRSTLIGHT".into()), uuid: uuid.map(str::to_owned) }
+        Superblock {
+            kind: FileSystem::Vfat,
+            label: Some("FIRSTLIGHT".into()),
+            uuid: uuid.map(str::to_owned),
+        }
     }
 
     /// The devices of these names, of which those with `vd` may not be used.
     fn selected(names: &[&str]) -> SearchResult {
-        let all = names.iter().map(|name| (format!("/dev/{name}"), block(Some("12AB-34CD")))).collect();
+        let all = names
+            .iter()
+            .map(|name| (format!("/dev/{name}"), block(Some("12AB-34CD"))))
+            .collect();
         let objection = |device: &str| device.contains("vd").then(|| "it is built in".to_owned());
         select(&DeviceSpec::default_partition(), all, objection)
     }
@@ -227,7 +282,13 @@ mod tests {
     #[test]
     fn a_disk_that_may_not_be_used_neither_counts_nor_makes_the_name_ambiguous() {
         let one = selected(&["vda", "sda"]);
-        assert_eq!(one.found.unwrap(), FoundDevice { device: "/dev/sda".into(), kind: FileSystem::Vfat });
+        assert_eq!(
+            one.found.unwrap(),
+            FoundDevice {
+                device: "/dev/sda".into(),
+                kind: FileSystem::Vfat
+            }
+        );
         assert_eq!(
             one.ignored,
             [
@@ -236,14 +297,25 @@ mod tests {
         );
         let none = selected(&["vda", "vdb"]);
         assert!(matches!(none.found, Err(FindError::Ignored(_))) && none.ignored.len() == 2);
-        assert!(matches!(selected(&["sda", "sdb", "vda"]).found, Err(FindError::Ambiguous(..))));
+        assert!(matches!(
+            selected(&["sda", "sdb", "vda"]).found,
+            Err(FindError::Ambiguous(..))
+        ));
         assert!(matches!(selected(&[]).found, Err(FindError::Absent(_))));
     }
 
     #[test]
     fn a_file_system_without_a_uuid_is_named_by_its_device() {
-        let line = ignored_line(&DeviceSpec::default_partition(), "/dev/vda", &block(None), "why");
-        assert!(line.ends_with("; firstlight.report.partition=/dev/vda uses it"), "{line}");
+        let line = ignored_line(
+            &DeviceSpec::default_partition(),
+            "/dev/vda",
+            &block(None),
+            "why",
+        );
+        assert!(
+            line.ends_with("; firstlight.report.partition=/dev/vda uses it"),
+            "{line}"
+        );
     }
 
     #[test]

@@ -23,13 +23,21 @@ const LARGEST: usize = 1 << 20;
 #[must_use]
 pub fn entries(header: &[u8], block: u64) -> Option<PartitionEntries> {
     let long = |at: usize| Some(u64::from_le_bytes(header.get(at..at + 8)?.try_into().ok()?));
-    let word = |at: usize| usize::try_from(u32::from_le_bytes(header.get(at..at + 4)?.try_into().ok()?)).ok();
+    let word = |at: usize| {
+        usize::try_from(u32::from_le_bytes(header.get(at..at + 4)?.try_into().ok()?)).ok()
+    };
     if header.get(..8)? != b"EFI PART" {
         return None;
     }
     let (count, each) = (word(80)?, word(84)?);
-    let bytes = count.checked_mul(each).filter(|bytes| *bytes <= LARGEST && each >= 128)?;
-    Some(PartitionEntries { start: long(72)?.checked_mul(block)?, bytes, each })
+    let bytes = count
+        .checked_mul(each)
+        .filter(|bytes| *bytes <= LARGEST && each >= 128)?;
+    Some(PartitionEntries {
+        start: long(72)?.checked_mul(block)?,
+        bytes,
+        each,
+    })
 }
 
 impl PartitionEntries {
@@ -37,8 +45,15 @@ impl PartitionEntries {
     #[must_use]
     pub fn contains(&self, table: &[u8], part_uuid: &str) -> bool {
         let unused = [0; 16];
-        let mut entries = table.chunks_exact(self.each).filter(|entry| entry.get(..16) != Some(&unused[..]));
-        entries.any(|entry| entry.get(16..32).and_then(uuid_text).is_some_and(|uuid| uuid == part_uuid))
+        let mut entries = table
+            .chunks_exact(self.each)
+            .filter(|entry| entry.get(..16) != Some(&unused[..]));
+        entries.any(|entry| {
+            entry
+                .get(16..32)
+                .and_then(uuid_text)
+                .is_some_and(|uuid| uuid == part_uuid)
+        })
     }
 }
 
@@ -88,7 +103,10 @@ mod tests {
         assert_eq!((found.start, found.bytes), (1024, 128 * 128));
         assert!(found.contains(&disk[1024..], UUID));
         assert!(!found.contains(&disk[1024..], &UUID.replace('0', "1")));
-        assert!(!found.contains(&disk[1024..1024 + 200], UUID), "a table that is cut off");
+        assert!(
+            !found.contains(&disk[1024..1024 + 200], UUID),
+            "a table that is cut off"
+        );
         disk[1024 + 128] = 0;
         assert!(!found.contains(&disk[1024..], UUID));
         assert_eq!(entries(&disk[512..], 4096).unwrap().start, 8192);

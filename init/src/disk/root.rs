@@ -27,7 +27,9 @@ const MEMORY: &str = "/run/firstlight/root/memory";
 /// A line that names the step and the cause. Anything mounted before the failure stays mounted; the root is not
 /// used then.
 pub fn mount(source: &RootSource, target: &Path) -> Result<(), String> {
-    let RootSource::Disk { place, image } = source else { return Err("is not on a disk".to_owned()) };
+    let RootSource::Disk { place, image } = source else {
+        return Err("is not on a disk".to_owned());
+    };
     // Any disk, because only the configuration names the place.
     let found = find_waiting(place, WAIT, AllowedDisks::Any).found;
     let FoundDevice { device, kind } = found.map_err(|e| e.to_string())?;
@@ -55,23 +57,33 @@ fn mount_layered(device: &str, kind: FileSystem, target: &Path) -> Result<(), St
     }
     mount_device(device, kind, LOWER, Flags::RDONLY)?;
     make_folder(MEMORY)?;
-    mount::mount("tmpfs", Path::new(MEMORY), "tmpfs", Flags::empty(), "mode=0755")
-        .map_err(|e| format!("tmpfs: {e}"))?;
+    mount::mount(
+        "tmpfs",
+        Path::new(MEMORY),
+        "tmpfs",
+        Flags::empty(),
+        "mode=0755",
+    )
+    .map_err(|e| format!("tmpfs: {e}"))?;
     let (upper, work) = (format!("{MEMORY}/upper"), format!("{MEMORY}/work"));
     make_folder(&upper)?;
     make_folder(&work)?;
     make_folder(&target.to_string_lossy())?;
     let data = format!("lowerdir={LOWER},upperdir={upper},workdir={work}");
-    mount::mount("overlay", target, "overlay", Flags::empty(), &data).map_err(|e| format!("overlay: {e}"))
+    mount::mount("overlay", target, "overlay", Flags::empty(), &data)
+        .map_err(|e| format!("overlay: {e}"))
 }
 
 fn mount_device(device: &str, kind: FileSystem, at: &str, flags: Flags) -> Result<(), String> {
     if kind == FileSystem::Xfs {
-        return Err(format!("{device}: is xfs, allowed: vfat, ext4, squashfs, erofs"));
+        return Err(format!(
+            "{device}: is xfs, allowed: vfat, ext4, squashfs, erofs"
+        ));
     }
     make_folder(at)?;
     let name = kind.name();
-    mount::mount(device, Path::new(at), name, flags, "").map_err(|e| format!("{device} as {name} on {at}: {e}"))
+    mount::mount(device, Path::new(at), name, flags, "")
+        .map_err(|e| format!("{device} as {name} on {at}: {e}"))
 }
 
 fn make_folder(path: &str) -> Result<(), String> {
@@ -86,14 +98,21 @@ fn make_folder(path: &str) -> Result<(), String> {
 pub fn loop_device(path: &str) -> Result<(String, FileSystem), String> {
     let file = File::open(path).map_err(|e| format!("{path}: {e}"))?;
     let mut head = vec![0; HEAD];
-    let length = file.read_at(&mut head, 0).map_err(|e| format!("{path}: {e}"))?;
+    let length = file
+        .read_at(&mut head, 0)
+        .map_err(|e| format!("{path}: {e}"))?;
     head.truncate(length);
     match probe(&head) {
-        Some(Superblock { kind, .. }) if kind.is_read_only() => {
-            attach_loop(&file).map(|device| (device, kind)).map_err(|e| format!("{path}: loop: {e}"))
-        }
-        Some(other) => Err(format!("{path}: is {}, allowed: squashfs, erofs", other.kind.name())),
-        None => Err(format!("{path}: holds no known file system, allowed: squashfs, erofs")),
+        Some(Superblock { kind, .. }) if kind.is_read_only() => attach_loop(&file)
+            .map(|device| (device, kind))
+            .map_err(|e| format!("{path}: loop: {e}")),
+        Some(other) => Err(format!(
+            "{path}: is {}, allowed: squashfs, erofs",
+            other.kind.name()
+        )),
+        None => Err(format!(
+            "{path}: holds no known file system, allowed: squashfs, erofs"
+        )),
     }
 }
 
@@ -106,7 +125,10 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let target = dir.path().join("new-root");
         let error = mount_layered("/dev/sdb1", FileSystem::Xfs, &target).unwrap_err();
-        assert_eq!(error, "/dev/sdb1: is xfs, allowed: vfat, ext4, squashfs, erofs");
+        assert_eq!(
+            error,
+            "/dev/sdb1: is xfs, allowed: vfat, ext4, squashfs, erofs"
+        );
         assert!(!target.exists());
     }
 
@@ -116,9 +138,17 @@ mod tests {
         let path = dir.path().join("root.img");
         fs::write(&path, vec![0; HEAD]).unwrap();
         let path = path.to_str().unwrap();
-        assert!(loop_device(path).unwrap_err().ends_with("holds no known file system, allowed: squashfs, erofs"));
+        assert!(
+            loop_device(path)
+                .unwrap_err()
+                .ends_with("holds no known file system, allowed: squashfs, erofs")
+        );
         fs::write(path, "XFSB".to_owned() + &"\0".repeat(HEAD)).unwrap();
-        assert!(loop_device(path).unwrap_err().ends_with("is xfs, allowed: squashfs, erofs"));
+        assert!(
+            loop_device(path)
+                .unwrap_err()
+                .ends_with("is xfs, allowed: squashfs, erofs")
+        );
         fs::write(path, "").unwrap();
         assert!(loop_device(path).is_err());
     }

@@ -65,7 +65,10 @@ fn uuid(head: &[u8], at: usize) -> Option<String> {
     let raw: [u8; 16] = bytes(head, at)?;
     let hex = |part: &[u8]| part.iter().map(|b| format!("{b:02x}")).collect::<String>();
     let parts = [(0, 4), (4, 6), (6, 8), (8, 10), (10, 16)];
-    let text: Vec<_> = parts.iter().filter_map(|&(a, b)| raw.get(a..b).map(hex)).collect();
+    let text: Vec<_> = parts
+        .iter()
+        .filter_map(|&(a, b)| raw.get(a..b).map(hex))
+        .collect();
     raw.iter().any(|&b| b != 0).then(|| text.join("-"))
 }
 
@@ -80,10 +83,18 @@ pub fn probe(head: &[u8]) -> Option<Superblock> {
         return made(FileSystem::Xfs, label(head, 108, 12), uuid(head, 32));
     }
     if bytes(head, 1024) == Some(0xE0F5_E1E2_u32.to_le_bytes()) {
-        return made(FileSystem::Erofs, label(head, 1024 + 64, 16), uuid(head, 1024 + 48));
+        return made(
+            FileSystem::Erofs,
+            label(head, 1024 + 64, 16),
+            uuid(head, 1024 + 48),
+        );
     }
     if bytes(head, 1024 + 0x38) == Some(0xEF53_u16.to_le_bytes()) {
-        return made(FileSystem::Ext4, label(head, 1024 + 0x78, 16), uuid(head, 1024 + 0x68));
+        return made(
+            FileSystem::Ext4,
+            label(head, 1024 + 0x78, 16),
+            uuid(head, 1024 + 0x68),
+        );
     }
     vfat(head)
 }
@@ -118,7 +129,11 @@ pub fn vfat_root(head: &[u8]) -> Option<u64> {
     let (sector, cluster, reserved, copies) = (word(11)?, byte(13)?, word(14)?, byte(16)?);
     let table = Some(word(22)?).filter(|&n| n != 0).or_else(|| long(36))?;
     let first = reserved + copies * table;
-    let into = if bytes(head, 82) == Some(*b"FAT32") { long(44)?.checked_sub(2)? * cluster } else { 0 };
+    let into = if bytes(head, 82) == Some(*b"FAT32") {
+        long(44)?.checked_sub(2)? * cluster
+    } else {
+        0
+    };
     (first + into).checked_mul(sector)
 }
 
@@ -126,7 +141,9 @@ pub fn vfat_root(head: &[u8]) -> Option<u64> {
 /// not 0x0F marks the label).
 #[must_use]
 pub fn vfat_root_label(folder: &[u8]) -> Option<String> {
-    let entries = folder.chunks_exact(32).take_while(|e| e.first() != Some(&0));
+    let entries = folder
+        .chunks_exact(32)
+        .take_while(|e| e.first() != Some(&0));
     let mut live = entries.filter(|e| e.first() != Some(&0xE5));
     let entry = live.find(|e| e.get(11).is_some_and(|a| a & 0x08 != 0 && a & 0x3F != 0x0F))?;
     label(entry, 0, 11)
@@ -149,25 +166,52 @@ mod tests {
         for (writes, kind) in [
             (vec![(0, b"hsqs".as_slice())], FileSystem::Squashfs),
             (vec![(0, b"XFSB".as_slice())], FileSystem::Xfs),
-            (vec![(1024, [0xE2, 0xE1, 0xF5, 0xE0].as_slice())], FileSystem::Erofs),
+            (
+                vec![(1024, [0xE2, 0xE1, 0xF5, 0xE0].as_slice())],
+                FileSystem::Erofs,
+            ),
             (vec![(1080, [0x53, 0xEF].as_slice())], FileSystem::Ext4),
-            (vec![(510, [0x55, 0xAA].as_slice()), (82, b"FAT32   ".as_slice())], FileSystem::Vfat),
-            (vec![(510, [0x55, 0xAA].as_slice()), (54, b"FAT16   ".as_slice())], FileSystem::Vfat),
+            (
+                vec![(510, [0x55, 0xAA].as_slice()), (82, b"FAT32   ".as_slice())],
+                FileSystem::Vfat,
+            ),
+            (
+                vec![(510, [0x55, 0xAA].as_slice()), (54, b"FAT16   ".as_slice())],
+                FileSystem::Vfat,
+            ),
         ] {
             assert_eq!(probe(&head(&writes)).unwrap().kind, kind);
         }
         assert_eq!(probe(&head(&[])), None);
-        assert_eq!(probe(&head(&[(510, &[0x55, 0xAA])])), None, "a partition table holds no known file system");
+        assert_eq!(
+            probe(&head(&[(510, &[0x55, 0xAA])])),
+            None,
+            "a partition table holds no known file system"
+        );
     }
 
     #[test]
     fn labels_and_uuids_read_as_blkid_prints_them() {
         let uuid: Vec<u8> = (1..=16).collect();
-        let ext4 = probe(&head(&[(1080, &[0x53, 0xEF]), (1024 + 0x68, &uuid), (1024 + 0x78, b"DATA")])).unwrap();
-        assert_eq!(ext4.uuid.as_deref(), Some("01020304-0506-0708-090a-0b0c0d0e0f10"));
+        let ext4 = probe(&head(&[
+            (1080, &[0x53, 0xEF]),
+            (1024 + 0x68, &uuid),
+            (1024 + 0x78, b"DATA"),
+        ]))
+        .unwrap();
+        assert_eq!(
+            ext4.uuid.as_deref(),
+            Some("01020304-0506-0708-090a-0b0c0d0e0f10")
+        );
         assert_eq!(ext4.label.as_deref(), Some("DATA"));
         let magic = [(510, [0x55, 0xAA].as_slice()), (82, b"FAT32".as_slice())];
-        let fat = probe(&head(&[magic[0], magic[1], (67, &[0xCD, 0x34, 0xAB, 0x12]), (71, b"FIRSTLIGHT ")])).unwrap();
+        let fat = probe(&head(&[
+            magic[0],
+            magic[1],
+            (67, &[0xCD, 0x34, 0xAB, 0x12]),
+            (71, b"FIRSTLIGHT "),
+        ]))
+        .unwrap();
         assert_eq!(fat.uuid.as_deref(), Some("12AB-34CD"));
         assert_eq!(fat.label.as_deref(), Some("FIRSTLIGHT"));
     }
@@ -187,7 +231,11 @@ mod tests {
         folder[43] = 0x08;
         assert_eq!(vfat_root_label(&folder).as_deref(), Some("FIRSTLIGHT"));
         folder[43] = 0x0F;
-        assert_eq!(vfat_root_label(&folder), None, "a long name's entry is no label");
+        assert_eq!(
+            vfat_root_label(&folder),
+            None,
+            "a long name's entry is no label"
+        );
     }
 
     #[test]

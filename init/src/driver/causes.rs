@@ -8,10 +8,22 @@ use crate::sys::kernel::error_name;
 const PATTERNS: &[(&[&str], Code)] = &[
     (&["fallen off the bus"], Code::GpuGone),
     // src/nvidia/src/kernel/gpu/{conf_compute/conf_compute.c,spdm/spdm.c,spdm/arch/hopper/spdm_certs_gh100.c} of the open modules.
-    (&["does not support confidential compute"], Code::CcUnsupported),
-    (&["confidential compute capability is not enabled"], Code::CcUnsupported),
-    (&["SPDM cannot boot without proper crypto backend"], Code::CcUnsupported),
-    (&["Are the LKCA modules properly loaded"], Code::CcUnsupported),
+    (
+        &["does not support confidential compute"],
+        Code::CcUnsupported,
+    ),
+    (
+        &["confidential compute capability is not enabled"],
+        Code::CcUnsupported,
+    ),
+    (
+        &["SPDM cannot boot without proper crypto backend"],
+        Code::CcUnsupported,
+    ),
+    (
+        &["Are the LKCA modules properly loaded"],
+        Code::CcUnsupported,
+    ),
     (&["Can't find an IRQ"], Code::GpuNoIrq),
     (&["does not include the required GPU"], Code::GpuNoGsp),
     (&["API mismatch"], Code::DriverMismatch),
@@ -35,7 +47,9 @@ const QUOTED: usize = 200;
 #[must_use]
 pub fn match_log_lines(lines: &[String]) -> Option<(Code, &str)> {
     PATTERNS.iter().find_map(|(words, code)| {
-        let line = lines.iter().find(|line| words.iter().all(|word| line.contains(word)))?;
+        let line = lines
+            .iter()
+            .find(|line| words.iter().all(|word| line.contains(word)))?;
         Some((*code, line.as_str()))
     })
 }
@@ -48,7 +62,11 @@ pub fn lines_about(address: &str, lines: &[String]) -> Vec<String> {
         let of_one_line = std::slice::from_ref(*line);
         matches!(match_log_lines(of_one_line), Some((Code::CcUnsupported, _)))
     };
-    let own: Vec<_> = lines.iter().filter(|line| line.contains(address) || of_all(line)).cloned().collect();
+    let own: Vec<_> = lines
+        .iter()
+        .filter(|line| line.contains(address) || of_all(line))
+        .cloned()
+        .collect();
     if own.is_empty() { lines.to_vec() } else { own }
 }
 
@@ -78,14 +96,23 @@ impl ModuleRefusal<'_> {
             "ENODEV" if no_gpu => Code::DriverNoGpu,
             _ => known.map_or(Code::DriverFailed, |(code, _)| code),
         };
-        let severity = if code == Code::DriverNoGpu { Severity::Info } else { Severity::Fail };
+        let severity = if code == Code::DriverNoGpu {
+            Severity::Info
+        } else {
+            Severity::Fail
+        };
         let message = match (code, known) {
             (Code::DriverNoGpu, _) => format!("{name}: there is no NVIDIA GPU on the bus"),
             (_, Some((of, line))) if of == code => format!("{name}: {}", quoted(line)),
             _ => format!("the kernel answered {name}"),
         };
-        let subject = self.gpus.and_then(|gpus| only_gpu_named(gpus, &self.lines)).unwrap_or(self.module);
-        Finding::fail(code, subject, message).as_severe_as(severity).shown_by(self.lines.clone())
+        let subject = self
+            .gpus
+            .and_then(|gpus| only_gpu_named(gpus, &self.lines))
+            .unwrap_or(self.module);
+        Finding::fail(code, subject, message)
+            .as_severe_as(severity)
+            .shown_by(self.lines.clone())
     }
 }
 
@@ -102,12 +129,18 @@ pub fn gpu_finding(address: &str, what: &str, otherwise: Code, lines: Vec<String
 fn quoted(line: &str) -> String {
     let line = line.strip_prefix("kernel: ").unwrap_or(line);
     let cut: String = line.chars().take(QUOTED).collect();
-    if cut.len() < line.len() { cut + ".." } else { cut }
+    if cut.len() < line.len() {
+        cut + ".."
+    } else {
+        cut
+    }
 }
 
 /// The GPU that the lines name, if they name only one.
 fn only_gpu_named<'a>(gpus: &'a [String], lines: &[String]) -> Option<&'a str> {
-    let mut named = gpus.iter().filter(|gpu| lines.iter().any(|line| line.contains(gpu.as_str())));
+    let mut named = gpus
+        .iter()
+        .filter(|gpu| lines.iter().any(|line| line.contains(gpu.as_str())));
     let first = named.next()?;
     named.next().is_none().then_some(first.as_str())
 }
@@ -123,11 +156,21 @@ mod tests {
     const GONE: &str = "kernel: NVRM: The NVIDIA GPU 0000:41:00.0 (PCI ID: 10de:2684) installed in this system \
                         has fallen off the bus and is not responding to commands.";
 
-    fn refused(errno: i32, lines: &[&str], gpus: Option<usize>) -> (Code, Severity, String, String) {
+    fn refused(
+        errno: i32,
+        lines: &[&str],
+        gpus: Option<usize>,
+    ) -> (Code, Severity, String, String) {
         let all = ["0000:01:00.0".to_owned(), "0000:41:00.0".to_owned()];
         let lines = lines.iter().map(|line| (*line).to_owned()).collect();
         let gpus = gpus.map(|count| &all[..count]);
-        let f = ModuleRefusal { module: "nvidia", errno, lines, gpus }.finding();
+        let f = ModuleRefusal {
+            module: "nvidia",
+            errno,
+            lines,
+            gpus,
+        }
+        .finding();
         (f.code, f.severity, f.subject, f.message)
     }
 
@@ -135,11 +178,18 @@ mod tests {
     fn no_gpu_is_information_only_when_there_is_none() {
         let none = ["kernel: NVRM: No NVIDIA GPU found."];
         let (code, severity, subject, message) = refused(ENODEV, &none, Some(0));
-        assert_eq!((code, severity, subject.as_str()), (Code::DriverNoGpu, Severity::Info, "nvidia"));
+        assert_eq!(
+            (code, severity, subject.as_str()),
+            (Code::DriverNoGpu, Severity::Info, "nvidia")
+        );
         assert_eq!(message, "ENODEV: there is no NVIDIA GPU on the bus");
         for gpus in [Some(2), None] {
             let (code, severity, ..) = refused(ENODEV, &none, gpus);
-            assert_eq!((code, severity), (Code::DriverFailed, Severity::Fail), "{gpus:?}");
+            assert_eq!(
+                (code, severity),
+                (Code::DriverFailed, Severity::Fail),
+                "{gpus:?}"
+            );
         }
     }
 
@@ -154,10 +204,17 @@ mod tests {
             (vec![], Code::DriverFailed, "nvidia"),
         ] {
             let found = refused(ENODEV, &lines, Some(2));
-            assert_eq!((found.0, found.1, found.2.as_str()), (code, Severity::Fail, subject), "{lines:?}");
+            assert_eq!(
+                (found.0, found.1, found.2.as_str()),
+                (code, Severity::Fail, subject),
+                "{lines:?}"
+            );
         }
         let message = refused(ENODEV, &[IRQ], Some(1)).3;
-        assert_eq!(message, "ENODEV: NVRM: Can't find an IRQ for your NVIDIA card!");
+        assert_eq!(
+            message,
+            "ENODEV: NVRM: Can't find an IRQ for your NVIDIA card!"
+        );
     }
 
     #[test]
@@ -178,13 +235,21 @@ mod tests {
     #[test]
     fn a_line_about_confidential_computing_concerns_every_gpu() {
         let line = |text: &str| text.to_owned();
-        let cc = line("kernel: NVRM: GPU0 confComputeConstructEngine_IMPL: CPU does not support confidential compute.");
-        let (own, other) =
-            (line("NVRM: GPU 0000:01:00.0: RmInitAdapter failed!"), line("NVRM: GPU 0000:41:00.0: gone"));
+        let cc = line(
+            "kernel: NVRM: GPU0 confComputeConstructEngine_IMPL: CPU does not support confidential compute.",
+        );
+        let (own, other) = (
+            line("NVRM: GPU 0000:01:00.0: RmInitAdapter failed!"),
+            line("NVRM: GPU 0000:41:00.0: gone"),
+        );
         let all = [cc.clone(), own.clone(), other.clone()];
         assert_eq!(lines_about("0000:01:00.0", &all), [cc.clone(), own]);
         assert_eq!(lines_about("0000:81:00.0", &all), [cc]);
-        assert_eq!(lines_about("0000:81:00.0", &all[2..]), [other], "no line names it");
+        assert_eq!(
+            lines_about("0000:81:00.0", &all[2..]),
+            [other],
+            "no line names it"
+        );
     }
 
     #[test]
@@ -199,7 +264,10 @@ mod tests {
                 "kernel: nvidia 0000:01:00.0: firmware: failed to load nvidia/555.58.02/gsp_ga10x.bin (-2)",
                 Code::GspMissing,
             ),
-            ("kernel: NVRM: RmFetchGspRmImages: No firmware image found", Code::GspMissing),
+            (
+                "kernel: NVRM: RmFetchGspRmImages: No firmware image found",
+                Code::GspMissing,
+            ),
             (
                 "kernel: NVRM: GPU0 confComputeConstructEngine_IMPL: CPU does not support confidential compute.",
                 Code::CcUnsupported,
@@ -208,16 +276,38 @@ mod tests {
                 "kernel: NVRM: spdmContextInit_IMPL: SPDM cannot boot without proper crypto backend!",
                 Code::CcUnsupported,
             ),
-            ("kernel: NVRM: kgspExtractVbiosFromRom_TU102: did not find valid ROM signature", Code::GpuVbios),
-            ("kernel: NVRM: GPU 0000:01:00.0: GPU has fallen off the bus.", Code::GpuGone),
+            (
+                "kernel: NVRM: kgspExtractVbiosFromRom_TU102: did not find valid ROM signature",
+                Code::GpuVbios,
+            ),
+            (
+                "kernel: NVRM: GPU 0000:01:00.0: GPU has fallen off the bus.",
+                Code::GpuGone,
+            ),
             (adapter, Code::GpuInit),
         ] {
             let lines = vec![adapter.to_owned(), line.to_owned()];
-            let f = gpu_finding("0000:01:00.0", "/dev/nvidia0 does not open (EIO)", Code::GpuInit, lines);
-            assert_eq!((f.code, f.subject.as_str()), (code, "0000:01:00.0"), "{line}");
-            assert!(f.message.starts_with("/dev/nvidia0 does not open (EIO): "), "{}", f.message);
+            let f = gpu_finding(
+                "0000:01:00.0",
+                "/dev/nvidia0 does not open (EIO)",
+                Code::GpuInit,
+                lines,
+            );
+            assert_eq!(
+                (f.code, f.subject.as_str()),
+                (code, "0000:01:00.0"),
+                "{line}"
+            );
+            assert!(
+                f.message.starts_with("/dev/nvidia0 does not open (EIO): "),
+                "{}",
+                f.message
+            );
         }
         let silent = gpu_finding("a", "no", Code::GpuInit, vec![]);
-        assert_eq!((silent.code, silent.message.as_str()), (Code::GpuInit, "no"));
+        assert_eq!(
+            (silent.code, silent.message.as_str()),
+            (Code::GpuInit, "no")
+        );
     }
 }

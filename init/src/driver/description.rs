@@ -41,7 +41,10 @@ impl Description {
     /// The families that these GPUs belong to.
     #[must_use]
     pub fn families(&self, gpus: &[Gpu]) -> Vec<&Family> {
-        self.family.iter().filter(|family| gpus.iter().any(|gpu| family.has(gpu.device))).collect()
+        self.family
+            .iter()
+            .filter(|family| gpus.iter().any(|gpu| family.has(gpu.device)))
+            .collect()
     }
 }
 
@@ -77,7 +80,9 @@ impl TryFrom<String> for Range {
         };
         match (id(first), id(last)) {
             (Some(first), Some(last)) if first <= last => Ok(Self { first, last }),
-            _ => Err(format!("{text:?}, allowed: four hexadecimal digits, or two such numbers separated by -")),
+            _ => Err(format!(
+                "{text:?}, allowed: four hexadecimal digits, or two such numbers separated by -"
+            )),
         }
     }
 }
@@ -86,7 +91,9 @@ impl Family {
     /// Whether a device belongs to it.
     #[must_use]
     pub fn has(&self, device: u16) -> bool {
-        self.devices.iter().any(|range| (range.first..=range.last).contains(&device))
+        self.devices
+            .iter()
+            .any(|range| (range.first..=range.last).contains(&device))
     }
 }
 
@@ -96,19 +103,26 @@ impl Family {
 /// One line with the cause.
 pub fn parse(text: &str) -> Result<Description, String> {
     let read: Description = toml::from_str(text).map_err(|e| {
-        let line = e.span().and_then(|span| text.get(..span.start)).map(|before| before.matches('\n').count() + 1);
+        let line = e
+            .span()
+            .and_then(|span| text.get(..span.start))
+            .map(|before| before.matches('\n').count() + 1);
         let line = line.map_or_else(String::new, |line| format!("line {line}: "));
         format!("{line}{}", e.message().replace('\n', " "))
     })?;
     if read.schema != SCHEMA {
         return Err(format!("schema is {:?}, allowed: {SCHEMA}", read.schema));
     }
-    let strange = |part: &str| part.is_empty() || part.contains(|c: char| !c.is_ascii_graphic() || c == '/');
+    let strange =
+        |part: &str| part.is_empty() || part.contains(|c: char| !c.is_ascii_graphic() || c == '/');
     if strange(&read.version) {
         return Err(format!("version is {:?}", read.version));
     }
     if read.fabric_manager.split('/').any(|part| part == "..") {
-        return Err(format!("fabric_manager is {:?}, which is outside of the image", read.fabric_manager));
+        return Err(format!(
+            "fabric_manager is {:?}, which is outside of the image",
+            read.fabric_manager
+        ));
     }
     Ok(read)
 }
@@ -141,9 +155,21 @@ mod tests {
     #[test]
     fn a_description_is_read_with_its_families() {
         let read = parse(SAMPLE).unwrap();
-        assert_eq!((read.version.as_str(), read.patch.as_str()), ("555.58.02", "1"));
-        let of = |device| read.family.iter().filter(|f| f.has(device)).map(|f| f.name.as_str()).collect::<Vec<_>>();
-        assert_eq!((of(0x2684), of(0x28ff), of(0x2b00), of(0x2900)), (vec!["ada"], vec!["ada"], vec!["ada"], vec![]));
+        assert_eq!(
+            (read.version.as_str(), read.patch.as_str()),
+            ("555.58.02", "1")
+        );
+        let of = |device| {
+            read.family
+                .iter()
+                .filter(|f| f.has(device))
+                .map(|f| f.name.as_str())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(
+            (of(0x2684), of(0x28ff), of(0x2b00), of(0x2900)),
+            (vec!["ada"], vec!["ada"], vec!["ada"], vec![])
+        );
     }
 
     #[test]
@@ -153,13 +179,28 @@ mod tests {
             (broken("patch = \"1\"", "patch = 1"), "line 5: "),
             (broken("patch = \"1\"\n", ""), "missing field `patch`"),
             (broken("nccl =", "ncll ="), "unknown field `ncll`"),
-            (broken("2600-28ff", "28ff-2600"), "allowed: four hexadecimal digits"),
-            (broken("image/1", "image/2"), "allowed: firstlight.driver-image/1"),
-            (broken("version = \"555.58.02\"", "version = \"../x\""), "version is"),
-            (broken("manager = \"\"", "manager = \"../../bin/sh\""), "is outside of the image"),
+            (
+                broken("2600-28ff", "28ff-2600"),
+                "allowed: four hexadecimal digits",
+            ),
+            (
+                broken("image/1", "image/2"),
+                "allowed: firstlight.driver-image/1",
+            ),
+            (
+                broken("version = \"555.58.02\"", "version = \"../x\""),
+                "version is",
+            ),
+            (
+                broken("manager = \"\"", "manager = \"../../bin/sh\""),
+                "is outside of the image",
+            ),
             (parse("\u{0}").unwrap_err(), "line 1: "),
         ] {
-            assert!(error.contains(part) && !error.contains('\n'), "{error:?} for {part}");
+            assert!(
+                error.contains(part) && !error.contains('\n'),
+                "{error:?} for {part}"
+            );
         }
     }
 }

@@ -46,7 +46,9 @@ impl Hardware {
             let entry = entry.map_err(|e| failed(&devices, e))?;
             let read = |name: &str| {
                 let path = entry.path().join(name);
-                fs::read_to_string(&path).map(|text| text.trim().to_owned()).map_err(|e| failed(&path, e))
+                fs::read_to_string(&path)
+                    .map(|text| text.trim().to_owned())
+                    .map_err(|e| failed(&path, e))
             };
             if read("vendor")? != pci_vendor::NVIDIA {
                 continue;
@@ -55,10 +57,17 @@ impl Hardware {
             let class = read("class")?;
             if class.starts_with(DISPLAY) {
                 let id = read("device")?;
-                let device = id.strip_prefix("0x").and_then(|digits| u16::from_str_radix(digits, 16).ok());
-                let device = device.ok_or_else(|| format!("{address}: its device id reads {id:?}"))?;
+                let device = id
+                    .strip_prefix("0x")
+                    .and_then(|digits| u16::from_str_radix(digits, 16).ok());
+                let device =
+                    device.ok_or_else(|| format!("{address}: its device id reads {id:?}"))?;
                 let is_without_display = class.starts_with(WITHOUT_DISPLAY);
-                found.gpus.push(Gpu { address, device, is_without_display });
+                found.gpus.push(Gpu {
+                    address,
+                    device,
+                    is_without_display,
+                });
             } else if class.starts_with(SWITCH) {
                 found.nvswitches.push(address);
             }
@@ -83,8 +92,12 @@ mod tests {
     #[test]
     fn gpus_and_switches_of_one_vendor_are_found_in_order() {
         let device = |address: &str, vendor: &str, class: &str, id: &str| {
-            [("vendor", vendor), ("class", class), ("device", id)]
-                .map(|(file, text)| (format!("bus/pci/devices/{address}/{file}"), format!("{text}\n")))
+            [("vendor", vendor), ("class", class), ("device", id)].map(|(file, text)| {
+                (
+                    format!("bus/pci/devices/{address}/{file}"),
+                    format!("{text}\n"),
+                )
+            })
         };
         let all: Vec<_> = [
             device("0000:41:00.0", "0x10de", "0x030200", "0x2330"),
@@ -94,19 +107,37 @@ mod tests {
             device("0000:00:02.0", "0x1234", "0x030000", "0x1111"),
         ]
         .concat();
-        let all: Vec<_> = all.iter().map(|(path, text)| (path.as_str(), text.as_str())).collect();
+        let all: Vec<_> = all
+            .iter()
+            .map(|(path, text)| (path.as_str(), text.as_str()))
+            .collect();
         let sys = files(&all);
         let found = Hardware::read(sys.path()).unwrap();
         assert_eq!(found.addresses(), ["0000:01:00.0", "0000:41:00.0"]);
         assert_eq!(found.gpus[0].device, 0x2684);
-        assert_eq!(found.gpus.iter().map(|gpu| gpu.is_without_display).collect::<Vec<_>>(), [false, true]);
+        assert_eq!(
+            found
+                .gpus
+                .iter()
+                .map(|gpu| gpu.is_without_display)
+                .collect::<Vec<_>>(),
+            [false, true]
+        );
         assert_eq!(found.nvswitches, ["0000:07:00.0"]);
         fs::remove_file(sys.path().join("bus/pci/devices/0000:01:00.0/class")).unwrap();
-        assert!(Hardware::read(sys.path()).unwrap_err().contains("0000:01:00.0/class: No such file"));
+        assert!(
+            Hardware::read(sys.path())
+                .unwrap_err()
+                .contains("0000:01:00.0/class: No such file")
+        );
     }
 
     #[test]
     fn a_bus_that_cannot_be_read_is_not_an_empty_one() {
-        assert!(Hardware::read(Path::new("/none")).unwrap_err().starts_with("/none/bus/pci/devices: "));
+        assert!(
+            Hardware::read(Path::new("/none"))
+                .unwrap_err()
+                .starts_with("/none/bus/pci/devices: ")
+        );
     }
 }

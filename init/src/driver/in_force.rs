@@ -18,29 +18,49 @@ pub fn parse(text: &str) -> BTreeMap<String, String> {
     let pairs = text.lines().filter_map(|line| line.split_once(':'));
     let unquoted = |value: &str| {
         let value = value.trim();
-        let inner = value.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
+        let inner = value
+            .strip_prefix('"')
+            .and_then(|rest| rest.strip_suffix('"'));
         inner.unwrap_or(value).to_owned()
     };
-    pairs.map(|(name, value)| (name.trim().to_owned(), unquoted(value))).collect()
+    pairs
+        .map(|(name, value)| (name.trim().to_owned(), unquoted(value)))
+        .collect()
 }
 
 /// The driver's list of parameters; empty when there is none.
 #[must_use]
 pub fn driver_params(proc: &Path) -> BTreeMap<String, String> {
-    fs::read_to_string(proc.join("driver/nvidia/params")).map_or_else(|_| BTreeMap::new(), |text| parse(&text))
+    fs::read_to_string(proc.join("driver/nvidia/params"))
+        .map_or_else(|_| BTreeMap::new(), |text| parse(&text))
 }
 
 /// The values in use of the parameters that `module` was given.
 #[must_use]
-pub fn read_back(module: &str, given: &ModuleParameters, sys: &Path, own: &BTreeMap<String, String>) -> Vec<Parameter> {
-    let folder = sys.join("module").join(module_name(module)).join("parameters");
+pub fn read_back(
+    module: &str,
+    given: &ModuleParameters,
+    sys: &Path,
+    own: &BTreeMap<String, String>,
+) -> Vec<Parameter> {
+    let folder = sys
+        .join("module")
+        .join(module_name(module))
+        .join("parameters");
     let words = given.0.iter().map(|word| {
         let found = match word.name.strip_prefix(PREFIX) {
             Some(name) => own.get(name).cloned(),
-            None => fs::read_to_string(folder.join(&word.name)).ok().map(|text| text.trim().to_owned()),
+            None => fs::read_to_string(folder.join(&word.name))
+                .ok()
+                .map(|text| text.trim().to_owned()),
         };
         let wanted = word.value.clone().unwrap_or_else(|| "Y".to_owned());
-        Parameter { module: module.to_owned(), name: word.name.clone(), wanted, found }
+        Parameter {
+            module: module.to_owned(),
+            name: word.name.clone(),
+            wanted,
+            found,
+        }
     });
     words.collect()
 }
@@ -48,15 +68,24 @@ pub fn read_back(module: &str, given: &ModuleParameters, sys: &Path, own: &BTree
 /// The finding for a parameter that is not in force, or whose value cannot be read.
 #[must_use]
 pub fn judge(parameter: &Parameter) -> Option<Finding> {
-    let Parameter { module, name, wanted, found } = parameter;
+    let Parameter {
+        module,
+        name,
+        wanted,
+        found,
+    } = parameter;
     let finding = |message| Some(Finding::fail(Code::DriverParameters, module, message));
     match found {
         Some(found) if same_value(wanted, found) => None,
         Some(found) => finding(format!("{name} is {found}, wanted {wanted}")),
-        None if name.starts_with(PREFIX) => finding(format!("{name}={wanted}: the driver has no such parameter")),
+        None if name.starts_with(PREFIX) => {
+            finding(format!("{name}={wanted}: the driver has no such parameter"))
+        }
         // Many modules do not show their parameters; that does not prove a problem.
-        None => finding(format!("{name}={wanted}: nothing shows whether it is in force"))
-            .map(|finding| finding.as_severe_as(Severity::Warn)),
+        None => finding(format!(
+            "{name}={wanted}: nothing shows whether it is in force"
+        ))
+        .map(|finding| finding.as_severe_as(Severity::Warn)),
     }
 }
 
@@ -73,7 +102,10 @@ mod tests {
     fn the_drivers_list_is_read_with_and_without_quotes() {
         let read = parse(PARAMS);
         assert_eq!(read["RegistryDwords"], "ForceP2P=17;RMForceP2PType=2");
-        assert_eq!((read["DeviceFileMode"].as_str(), read["RmMsg"].as_str()), ("438", ""));
+        assert_eq!(
+            (read["DeviceFileMode"].as_str(), read["RmMsg"].as_str()),
+            ("438", "")
+        );
         assert_eq!(parse("no colon\n: \n").len(), 1);
     }
 
@@ -88,16 +120,33 @@ mod tests {
             ("plain", "0"),
             ("hidden", "1"),
         ];
-        let parameter = |(name, value): (&str, &str)| ModuleParameter { name: name.into(), value: Some(value.into()) };
+        let parameter = |(name, value): (&str, &str)| ModuleParameter {
+            name: name.into(),
+            value: Some(value.into()),
+        };
         let given = ModuleParameters(given.map(parameter).into());
         let found = read_back("nvidia", &given, sys.path(), &parse(PARAMS));
-        let findings: Vec<_> = found.iter().filter_map(judge).map(|f| (f.severity, f.message)).collect();
+        let findings: Vec<_> = found
+            .iter()
+            .filter_map(judge)
+            .map(|f| (f.severity, f.message))
+            .collect();
         assert_eq!(
             findings,
             [
-                (Severity::Fail, "NVreg_RegistryDwords is ForceP2P=17;RMForceP2PType=2, wanted ForceP2P=1".to_owned()),
-                (Severity::Fail, "NVreg_Nonsense=1: the driver has no such parameter".to_owned()),
-                (Severity::Warn, "hidden=1: nothing shows whether it is in force".to_owned()),
+                (
+                    Severity::Fail,
+                    "NVreg_RegistryDwords is ForceP2P=17;RMForceP2PType=2, wanted ForceP2P=1"
+                        .to_owned()
+                ),
+                (
+                    Severity::Fail,
+                    "NVreg_Nonsense=1: the driver has no such parameter".to_owned()
+                ),
+                (
+                    Severity::Warn,
+                    "hidden=1: nothing shows whether it is in force".to_owned()
+                ),
             ]
         );
     }

@@ -21,15 +21,30 @@ const LONGEST: usize = 300;
 /// The records, each with its text on one line that can be shown.
 #[must_use]
 pub fn parse(bytes: &[u8]) -> Vec<Line> {
-    kmsg::parse(bytes).into_iter().map(|line| Line { text: on_one_line(&line.text), ..line }).collect()
+    kmsg::parse(bytes)
+        .into_iter()
+        .map(|line| Line {
+            text: on_one_line(&line.text),
+            ..line
+        })
+        .collect()
 }
 
 /// The driver writes several lines at once; the kernel shows line ends as \x0a.
 fn on_one_line(text: &str) -> String {
     let text = printable(text.as_bytes());
     let parts = text.split("\\x0a").map(|part| part.trim());
-    let parts = parts.enumerate().map(|(n, part)| if n == 0 { part } else { part.trim_start_matches("NVRM: ") });
-    parts.filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ")
+    let parts = parts.enumerate().map(|(n, part)| {
+        if n == 0 {
+            part
+        } else {
+            part.trim_start_matches("NVRM: ")
+        }
+    });
+    parts
+        .filter(|part| !part.is_empty())
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 /// A read position in the kernel's log.
@@ -57,7 +72,10 @@ impl LogCursor {
     /// Takes the cursor out, so that another function can use it.
     #[must_use]
     pub fn take(&mut self) -> Self {
-        Self(std::mem::replace(&mut self.0, Err("another function reads it".to_owned())))
+        Self(std::mem::replace(
+            &mut self.0,
+            Err("another function reads it".to_owned()),
+        ))
     }
 
     /// Returns the records since the last call; never waits.
@@ -94,16 +112,29 @@ impl LogCursor {
 #[must_use]
 pub fn about_driver(lines: &[Line], module: &str) -> Vec<String> {
     let wanted = |text: &str| {
-        let words = ["NVRM", "nvidia", "NVIDIA", "irmware", "Xid", "Lockdown", "nvswitch"];
-        words.iter().any(|word| text.contains(word)) || (!module.is_empty() && text.contains(module))
+        let words = [
+            "NVRM", "nvidia", "NVIDIA", "irmware", "Xid", "Lockdown", "nvswitch",
+        ];
+        words.iter().any(|word| text.contains(word))
+            || (!module.is_empty() && text.contains(module))
     };
     // Lines that init itself wrote to the log are not evidence.
-    let lines = lines.iter().filter(|line| !line.text.starts_with("firstlight: ") && wanted(&line.text));
-    let cut = |line: &Line| format!("kernel: {}", line.text.chars().take(LONGEST).collect::<String>());
+    let lines = lines
+        .iter()
+        .filter(|line| !line.text.starts_with("firstlight: ") && wanted(&line.text));
+    let cut = |line: &Line| {
+        format!(
+            "kernel: {}",
+            line.text.chars().take(LONGEST).collect::<String>()
+        )
+    };
     let mut all: Vec<_> = lines.map(cut).collect();
     if all.len() > FIRST + LAST {
         let left_out = all.len() - FIRST - LAST;
-        all.splice(FIRST..FIRST + left_out, [format!("({left_out} kernel lines left out)")]);
+        all.splice(
+            FIRST..FIRST + left_out,
+            [format!("({left_out} kernel lines left out)")],
+        );
     }
     all
 }
@@ -111,10 +142,14 @@ pub fn about_driver(lines: &[Line], module: &str) -> Vec<String> {
 /// How long the kernel took to unpack the initrd; `None` when its log does not show it.
 #[must_use]
 pub fn initrd_unpack_time(lines: &[Line]) -> Option<Duration> {
-    let is_begin = |text: &str| text.starts_with("Unpacking initramfs") || text.starts_with("Trying to unpack rootfs");
+    let is_begin = |text: &str| {
+        text.starts_with("Unpacking initramfs") || text.starts_with("Trying to unpack rootfs")
+    };
     let begin = lines.iter().position(|line| is_begin(&line.text))?;
     let rest = lines.get(begin..)?;
-    let end = rest.iter().find(|line| line.text.starts_with("Freeing initrd memory"))?;
+    let end = rest
+        .iter()
+        .find(|line| line.text.starts_with("Freeing initrd memory"))?;
     end.at.checked_sub(rest.first()?.at)
 }
 
@@ -142,19 +177,35 @@ mod tests {
 
     #[test]
     fn the_time_to_unpack_is_between_two_lines() {
-        assert_eq!(initrd_unpack_time(&parse(LOG)), Some(Duration::from_micros(312_345)));
+        assert_eq!(
+            initrd_unpack_time(&parse(LOG)),
+            Some(Duration::from_micros(312_345))
+        );
         let text = String::from_utf8_lossy(LOG);
-        assert_eq!(initrd_unpack_time(&parse(text.replace("Freeing", "freeing").as_bytes())), None);
-        assert_eq!(initrd_unpack_time(&parse(text.replace("Unpacking", "unpacking").as_bytes())), None);
-        assert_eq!(initrd_unpack_time(&parse(text.replace("812345", "412345").as_bytes())), None);
+        assert_eq!(
+            initrd_unpack_time(&parse(text.replace("Freeing", "freeing").as_bytes())),
+            None
+        );
+        assert_eq!(
+            initrd_unpack_time(&parse(text.replace("Unpacking", "unpacking").as_bytes())),
+            None
+        );
+        assert_eq!(
+            initrd_unpack_time(&parse(text.replace("812345", "412345").as_bytes())),
+            None
+        );
     }
 
     #[test]
     fn a_flood_is_cut_in_the_middle_and_the_cut_is_marked() {
-        let flood: String = (0..100).map(|n| format!("4,{n},{n},-;NVRM: {n} {}\n", "x".repeat(1000))).collect();
+        let flood: String = (0..100)
+            .map(|n| format!("4,{n},{n},-;NVRM: {n} {}\n", "x".repeat(1000)))
+            .collect();
         let shown = about_driver(&parse(flood.as_bytes()), "");
         assert_eq!(shown.len(), FIRST + LAST + 1);
-        assert!(shown[0].starts_with("kernel: NVRM: 0 x") && shown[24].starts_with("kernel: NVRM: 99 "));
+        assert!(
+            shown[0].starts_with("kernel: NVRM: 0 x") && shown[24].starts_with("kernel: NVRM: 99 ")
+        );
         assert_eq!(shown[FIRST], "(76 kernel lines left out)");
         assert!(shown.iter().all(|line| line.len() < 320));
     }
@@ -171,6 +222,9 @@ mod tests {
         assert_eq!(cursor.evidence(""), ["kernel: NVRM: new"]);
         assert_eq!(cursor.evidence(""), [""; 0]);
         assert_eq!(LogCursor::at_start(&path).new_lines().unwrap().len(), 6);
-        assert!(LogCursor::at_end(Path::new("/none")).evidence("")[0].starts_with("no kernel log: /none: "));
+        assert!(
+            LogCursor::at_end(Path::new("/none")).evidence("")[0]
+                .starts_with("no kernel log: /none: ")
+        );
     }
 }

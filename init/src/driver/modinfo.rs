@@ -15,7 +15,10 @@ impl Modinfo {
     #[must_use]
     pub fn parse(section: &[u8]) -> Self {
         let texts = section.split(|byte| *byte == 0).map(printable);
-        let pairs = texts.filter_map(|text| text.split_once('=').map(|(k, v)| (k.to_owned(), v.to_owned())));
+        let pairs = texts.filter_map(|text| {
+            text.split_once('=')
+                .map(|(k, v)| (k.to_owned(), v.to_owned()))
+        });
         Self(pairs.collect())
     }
 
@@ -40,13 +43,20 @@ impl Modinfo {
     /// The first value of that key.
     #[must_use]
     pub fn get(&self, key: &str) -> Option<&str> {
-        self.0.iter().find(|(k, _)| k == key).map(|(_, value)| value.as_str())
+        self.0
+            .iter()
+            .find(|(k, _)| k == key)
+            .map(|(_, value)| value.as_str())
     }
 
     /// The modules that it depends on.
     #[must_use]
     pub fn depends(&self) -> Vec<&str> {
-        self.get("depends").unwrap_or("").split(',').filter(|name| !name.is_empty()).collect()
+        self.get("depends")
+            .unwrap_or("")
+            .split(',')
+            .filter(|name| !name.is_empty())
+            .collect()
     }
 }
 
@@ -73,8 +83,16 @@ mod tests {
             std::fs::write(&path, bytes).unwrap();
             Modinfo::of(&path)
         };
-        assert_eq!(of(&elf::sample(".modinfo", b"version=1\0")).unwrap().get("version"), Some("1"));
-        assert_eq!(of(&elf::sample(".text", b"x")).unwrap_err(), "has no .modinfo section: not a kernel module");
+        assert_eq!(
+            of(&elf::sample(".modinfo", b"version=1\0"))
+                .unwrap()
+                .get("version"),
+            Some("1")
+        );
+        assert_eq!(
+            of(&elf::sample(".text", b"x")).unwrap_err(),
+            "has no .modinfo section: not a kernel module"
+        );
         assert_eq!(of(b"").unwrap_err(), "is not a 64-bit ELF file");
         assert!(Modinfo::of(dir.path()).is_err());
     }

@@ -48,7 +48,10 @@ pub struct Reported {
 /// Parses the character devices of /proc/devices.
 #[must_use]
 pub fn majors(text: &str) -> BTreeMap<String, u32> {
-    let characters = text.lines().skip_while(|line| line.trim() != "Character devices:").skip(1);
+    let characters = text
+        .lines()
+        .skip_while(|line| line.trim() != "Character devices:")
+        .skip(1);
     let characters = characters.take_while(|line| !line.trim().is_empty());
     let pairs = characters.filter_map(|line| {
         let (major, name) = line.trim().split_once(' ')?;
@@ -60,24 +63,39 @@ pub fn majors(text: &str) -> BTreeMap<String, u32> {
 /// Parses a number in a file of `Name: value` lines.
 #[must_use]
 pub fn number(text: &str, name: &str) -> Option<u32> {
-    let value = text.lines().find_map(|line| line.split_once(':').filter(|(n, _)| n.trim() == name));
+    let value = text
+        .lines()
+        .find_map(|line| line.split_once(':').filter(|(n, _)| n.trim() == name));
     value?.1.trim().parse().ok()
 }
 
 /// The nodes to make, and the names of devices that have no major number although their module is loaded.
 #[must_use]
 pub fn plan(devices: &Reported, has_uvm: bool) -> (Vec<PlannedNode>, Vec<&'static str>) {
-    let param = |name: &str, otherwise: u32| devices.params.get(name).and_then(|v| v.parse().ok()).unwrap_or(otherwise);
+    let param = |name: &str, otherwise: u32| {
+        devices
+            .params
+            .get(name)
+            .and_then(|v| v.parse().ok())
+            .unwrap_or(otherwise)
+    };
     // The file has decimal numbers; the default is world-accessible: 438 is 0666.
     let access = NodePermissions {
         mode: param("DeviceFileMode", 0o666),
         uid: param("DeviceFileUID", 0),
         gid: param("DeviceFileGID", 0),
     };
-    let major = |names: &[&str]| names.iter().find_map(|name| devices.majors.get(*name).copied());
+    let major = |names: &[&str]| {
+        names
+            .iter()
+            .find_map(|name| devices.majors.get(*name).copied())
+    };
     let (mut nodes, mut without) = (Vec::new(), Vec::new());
     let mut add = |path: String, major: u32, minor: u32, access: NodePermissions| {
-        nodes.push(PlannedNode { node: Node { path, major, minor }, access });
+        nodes.push(PlannedNode {
+            node: Node { path, major, minor },
+            access,
+        });
     };
     match major(&["nvidia", "nvidiactl", "nvidia-frontend"]) {
         Some(major) => {
@@ -98,18 +116,36 @@ pub fn plan(devices: &Reported, has_uvm: bool) -> (Vec<PlannedNode>, Vec<&'stati
     }
     if let Some(major) = major(&["nvidia-caps"]) {
         for (minor, mode) in &devices.capabilities {
-            let access = NodePermissions { mode: *mode, ..access };
-            add(format!("/dev/nvidia-caps/nvidia-cap{minor}"), major, *minor, access);
+            let access = NodePermissions {
+                mode: *mode,
+                ..access
+            };
+            add(
+                format!("/dev/nvidia-caps/nvidia-cap{minor}"),
+                major,
+                *minor,
+                access,
+            );
         }
     }
     if let Some(major) = major(&["nvidia-caps-imex-channels"]) {
-        add("/dev/nvidia-caps-imex-channels/channel0".to_owned(), major, 0, access);
+        add(
+            "/dev/nvidia-caps-imex-channels/channel0".to_owned(),
+            major,
+            0,
+            access,
+        );
     }
     if let Some(major) = major(&["nvidia-nvlink"]) {
         add("/dev/nvidia-nvlink".to_owned(), major, 0, access);
     }
     if let Some(major) = major(&["nvidia-nvswitch"]).filter(|_| devices.switches > 0) {
-        add("/dev/nvidia-nvswitchctl".to_owned(), major, SWITCH_CONTROL, access);
+        add(
+            "/dev/nvidia-nvswitchctl".to_owned(),
+            major,
+            SWITCH_CONTROL,
+            access,
+        );
         for minor in 0..devices.switches {
             add(format!("/dev/nvidia-nvswitch{minor}"), major, minor, access);
         }
@@ -123,13 +159,17 @@ mod tests {
 
     const DEVICES: &str = "Character devices:\n  1 mem\n195 nvidia\n195 nvidiactl\n234 nvidia-caps\n\
                            235 nvidia-caps-imex-channels\n236 nvidia-nvswitch\n237 nvidia-nvlink\n510 nvidia-uvm\n\nBlock devices:\n  7 loop\n254 nvidia-nonsense\n";
-    const INFORMATION: &str = "Model: \t\t NVIDIA GeForce RTX 4090\nIRQ:   \t\t 11\nDevice Minor: \t 3\n";
+    const INFORMATION: &str =
+        "Model: \t\t NVIDIA GeForce RTX 4090\nIRQ:   \t\t 11\nDevice Minor: \t 3\n";
 
     fn devices() -> Reported {
         Reported {
             majors: majors(DEVICES),
-            params: [("DeviceFileMode".to_owned(), "432".to_owned()), ("DeviceFileGID".to_owned(), "44".to_owned())]
-                .into(),
+            params: [
+                ("DeviceFileMode".to_owned(), "432".to_owned()),
+                ("DeviceFileGID".to_owned(), "44".to_owned()),
+            ]
+            .into(),
             gpus: [
                 ("0000:01:00.0".to_owned(), Some(0)),
                 ("0000:02:00.0".to_owned(), None),
@@ -144,15 +184,31 @@ mod tests {
     #[test]
     fn character_devices_have_majors_and_block_devices_do_not_count() {
         let majors = majors(DEVICES);
-        assert_eq!((majors["mem"], majors["nvidia-uvm"], majors.contains_key("loop")), (1, 510, false));
+        assert_eq!(
+            (
+                majors["mem"],
+                majors["nvidia-uvm"],
+                majors.contains_key("loop")
+            ),
+            (1, 510, false)
+        );
         assert_eq!(super::majors("").len(), 0);
-        assert_eq!(super::majors("Character devices:\nx y\n99999999999 z\n").len(), 0);
+        assert_eq!(
+            super::majors("Character devices:\nx y\n99999999999 z\n").len(),
+            0
+        );
     }
 
     #[test]
     fn a_gpus_minor_is_read_whatever_blanks_surround_it() {
         assert_eq!(number(INFORMATION, "Device Minor"), Some(3));
-        assert_eq!((number(INFORMATION, "Minor"), number("Device Minor: x", "Device Minor")), (None, None));
+        assert_eq!(
+            (
+                number(INFORMATION, "Minor"),
+                number("Device Minor: x", "Device Minor")
+            ),
+            (None, None)
+        );
     }
 
     #[test]
@@ -162,7 +218,10 @@ mod tests {
             .iter()
             .map(|p| {
                 let (node, access) = (&p.node, p.access);
-                format!("{} {}:{} {:o} {}:{}", node.path, node.major, node.minor, access.mode, access.uid, access.gid)
+                format!(
+                    "{} {}:{} {:o} {}:{}",
+                    node.path, node.major, node.minor, access.mode, access.uid, access.gid
+                )
             })
             .collect();
         assert_eq!(
@@ -195,7 +254,10 @@ mod tests {
 
     #[test]
     fn older_drivers_call_their_device_otherwise() {
-        let older = Reported { majors: [("nvidia-frontend".to_owned(), 195)].into(), ..Reported::default() };
+        let older = Reported {
+            majors: [("nvidia-frontend".to_owned(), 195)].into(),
+            ..Reported::default()
+        };
         let (nodes, _) = plan(&older, false);
         assert_eq!((nodes.len(), nodes[0].access.mode), (1, 0o666));
     }

@@ -29,8 +29,11 @@ pub const LIBRARIES: &str = "nvlsm/lib";
 pub const SETTINGS: &str = "nvlsm/nvlsm.conf";
 /// Folders of the driver image, and the places where the programs look for them: these places are in the files of the packages
 /// themselves (search path of the libraries, names of further settings, files about kinds of machines).
-pub const PLACES: &[(&str, &str)] =
-    &[("nvlsm", "opt/nvidia/nvlsm"), ("nvlsm", "usr/share/nvidia/nvlsm"), ("nvswitch", "usr/share/nvidia/nvswitch")];
+pub const PLACES: &[(&str, &str)] = &[
+    ("nvlsm", "opt/nvidia/nvlsm"),
+    ("nvlsm", "usr/share/nvidia/nvlsm"),
+    ("nvswitch", "usr/share/nvidia/nvswitch"),
+];
 /// Folders that the programs expect: for their sockets, their logs and their state.
 pub const FOLDERS: &[&str] = &["var/run/nvidia-fabricmanager", "var/log", "var/cache/nvlsm"];
 /// The socket by which the fabric manager reaches nvlsm: both have it as default.
@@ -46,12 +49,17 @@ pub fn bridges(sys: &Path) -> Result<Vec<String>, String> {
     let devices = sys.join("bus/pci/devices");
     let entries = fs::read_dir(&devices).map_err(|e| format!("{}: {e}", devices.display()))?;
     let is_bridge = |path: &Path| {
-        let is =
-            |name: &str, start: &str| fs::read_to_string(path.join(name)).is_ok_and(|text| text.starts_with(start));
-        is("vendor", pci_vendor::MELLANOX) && is("class", INFINIBAND) && is_for_management(&vpd(&path.join("vpd")))
+        let is = |name: &str, start: &str| {
+            fs::read_to_string(path.join(name)).is_ok_and(|text| text.starts_with(start))
+        };
+        is("vendor", pci_vendor::MELLANOX)
+            && is("class", INFINIBAND)
+            && is_for_management(&vpd(&path.join("vpd")))
     };
     let found = entries.flatten().filter(|entry| is_bridge(&entry.path()));
-    let mut found: Vec<_> = found.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+    let mut found: Vec<_> = found
+        .map(|entry| entry.file_name().to_string_lossy().into_owned())
+        .collect();
     found.sort();
     Ok(found)
 }
@@ -59,7 +67,8 @@ pub fn bridges(sys: &Path) -> Result<Vec<String>, String> {
 /// The VPD, as far as it can be read: the kernel reports an error where a function's VPD ends too early.
 fn vpd(path: &Path) -> Vec<u8> {
     let mut bytes = Vec::new();
-    let _what_was_read = File::open(path).and_then(|file| file.take(LARGEST).read_to_end(&mut bytes));
+    let _what_was_read =
+        File::open(path).and_then(|file| file.take(LARGEST).read_to_end(&mut bytes));
     bytes
 }
 
@@ -81,20 +90,27 @@ impl Port {
     #[must_use]
     pub fn of(gid: &str, mask: &str) -> Option<Self> {
         let groups: Vec<_> = gid.trim().split(':').collect();
-        let is_group = |group: &&str| group.len() == 4 && group.bytes().all(|b| b.is_ascii_hexdigit());
-        let own = groups.get(4..).filter(|own| own.len() == 4 && groups.iter().all(is_group))?;
+        let is_group =
+            |group: &&str| group.len() == 4 && group.bytes().all(|b| b.is_ascii_hexdigit());
+        let own = groups
+            .get(4..)
+            .filter(|own| own.len() == 4 && groups.iter().all(is_group))?;
         let guid = own.concat();
         let mask = u32::from_str_radix(mask.trim().trim_start_matches("0x"), 16).ok()?;
         let is_set = guid.bytes().any(|b| b != b'0');
-        is_set.then(|| Self { guid: format!("0x{guid}"), may_manage: mask & SM_DISABLED == 0 })
+        is_set.then(|| Self {
+            guid: format!("0x{guid}"),
+            may_manage: mask & SM_DISABLED == 0,
+        })
     }
 }
 
 /// The ports of these functions, in the order of functions, devices and numbers. Empty before the driver has made them.
 #[must_use]
 pub fn ports(sys: &Path, bridges: &[String]) -> Vec<Port> {
-    let devices =
-        bridges.iter().flat_map(|bridge| sorted(&sys.join("bus/pci/devices").join(bridge).join("infiniband")));
+    let devices = bridges
+        .iter()
+        .flat_map(|bridge| sorted(&sys.join("bus/pci/devices").join(bridge).join("infiniband")));
     let ports = devices.flat_map(|device| sorted(&device.join("ports")));
     let read = |port: std::path::PathBuf| {
         let text = |name: &str| fs::read_to_string(port.join(name)).ok();
@@ -104,7 +120,12 @@ pub fn ports(sys: &Path, bridges: &[String]) -> Vec<Port> {
 }
 
 fn sorted(folder: &Path) -> Vec<std::path::PathBuf> {
-    let mut all: Vec<_> = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
+    let mut all: Vec<_> = fs::read_dir(folder)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|entry| entry.path())
+        .collect();
     all.sort();
     all
 }
@@ -119,7 +140,10 @@ mod tests {
     #[test]
     fn a_port_has_the_guid_of_its_first_gid_and_says_whether_it_may_be_managed() {
         let port = Port::of(GID, "0xa751e84a\n").unwrap();
-        assert_eq!((port.guid.as_str(), port.may_manage), ("0xe09d730300e400e8", true));
+        assert_eq!(
+            (port.guid.as_str(), port.may_manage),
+            ("0xe09d730300e400e8", true)
+        );
         assert!(!Port::of(GID, "0xa751ec4a").unwrap().may_manage);
         for (gid, mask) in [
             ("", "0x0"),
@@ -144,16 +168,36 @@ mod tests {
         let mut all: Vec<_> = [
             device("0000:05:00.1", "0x020700\n", managed),
             device("0000:05:00.0", "0x020700\n", managed),
-            device("0000:05:00.2", "0x020700\n", "\u{82}name MLX:MN=MLNX:CSKU=V2:UUID=V3:PCI=V0:MODL=C7010Z"),
+            device(
+                "0000:05:00.2",
+                "0x020700\n",
+                "\u{82}name MLX:MN=MLNX:CSKU=V2:UUID=V3:PCI=V0:MODL=C7010Z",
+            ),
             device("0000:06:00.0", "0x020000\n", managed),
         ]
         .concat();
-        all.push(("bus/pci/devices/0000:07:00.0/vendor".to_owned(), "0x15b3\n".to_owned()));
-        all.push(("bus/pci/devices/0000:07:00.0/class".to_owned(), "0x020700\n".to_owned()));
-        let all: Vec<_> = all.iter().map(|(path, text)| (path.as_str(), text.as_str())).collect();
+        all.push((
+            "bus/pci/devices/0000:07:00.0/vendor".to_owned(),
+            "0x15b3\n".to_owned(),
+        ));
+        all.push((
+            "bus/pci/devices/0000:07:00.0/class".to_owned(),
+            "0x020700\n".to_owned(),
+        ));
+        let all: Vec<_> = all
+            .iter()
+            .map(|(path, text)| (path.as_str(), text.as_str()))
+            .collect();
         let sys = files(&all);
-        assert_eq!(bridges(sys.path()).unwrap(), ["0000:05:00.0", "0000:05:00.1"]);
-        assert!(bridges(Path::new("/none")).unwrap_err().starts_with("/none/bus/pci/devices: "));
+        assert_eq!(
+            bridges(sys.path()).unwrap(),
+            ["0000:05:00.0", "0000:05:00.1"]
+        );
+        assert!(
+            bridges(Path::new("/none"))
+                .unwrap_err()
+                .starts_with("/none/bus/pci/devices: ")
+        );
     }
 
     #[test]
@@ -161,7 +205,10 @@ mod tests {
         let port = |address: &str, device: &str, guid: &str| {
             let at = format!("bus/pci/devices/{address}/infiniband/{device}/ports/1");
             [
-                (format!("{at}/gids/0"), format!("fe80:0000:0000:0000:{guid}")),
+                (
+                    format!("{at}/gids/0"),
+                    format!("fe80:0000:0000:0000:{guid}"),
+                ),
                 (format!("{at}/cap_mask"), "0x0".to_owned()),
             ]
         };
@@ -171,9 +218,15 @@ mod tests {
             port("0000:08:00.0", "mlx5_2", "0000:0000:0000:0003"),
         ]
         .concat();
-        let all: Vec<_> = all.iter().map(|(path, text)| (path.as_str(), text.as_str())).collect();
+        let all: Vec<_> = all
+            .iter()
+            .map(|(path, text)| (path.as_str(), text.as_str()))
+            .collect();
         let sys = files(&all);
-        let found = ports(sys.path(), &["0000:05:00.0".to_owned(), "0000:05:00.1".to_owned()]);
+        let found = ports(
+            sys.path(),
+            &["0000:05:00.0".to_owned(), "0000:05:00.1".to_owned()],
+        );
         let guids: Vec<_> = found.iter().map(|port| port.guid.as_str()).collect();
         assert_eq!(guids, ["0x0000000000000001", "0x0000000000000002"]);
         assert_eq!(ports(sys.path(), &["0000:09:00.0".to_owned()]), []);

@@ -28,20 +28,28 @@ impl UnfinishedStart<'_> {
     /// The report in place of the child's own.
     #[must_use]
     pub fn report(self) -> Report {
-        let draft = self.draft.and_then(|bytes| serde_json::from_slice::<Report>(&bytes).map_err(|e| e.to_string()));
+        let draft = self
+            .draft
+            .and_then(|bytes| serde_json::from_slice::<Report>(&bytes).map_err(|e| e.to_string()));
         let mut evidence = self.lines;
         let mut report = draft.unwrap_or_else(|why| {
             evidence.push(format!("the draft is lost: {why}"));
             Report::new(self.load)
         });
-        let doing = if self.doing.is_empty() { "starting" } else { self.doing };
+        let doing = if self.doing.is_empty() {
+            "starting"
+        } else {
+            self.doing
+        };
         let code = match self.end {
             End::TimedOut(_) | End::Unkillable(_) => Code::DriverTimeout,
             _ => Code::DriverFailed,
         };
         let message = format!("the driver's start {} while {doing}", ended(self.end));
         let finding = Finding::fail(code, subject(&report.modules), message);
-        report.findings.push(finding.as_severe_as(Severity::Error).shown_by(evidence));
+        report
+            .findings
+            .push(finding.as_severe_as(Severity::Error).shown_by(evidence));
         // It is unknown whether the devices that were open then still are.
         report.held.clear();
         report.seconds = seconds(self.took);
@@ -82,10 +90,19 @@ mod tests {
         let mut before = Report::new(true);
         before.gpus.push("0000:01:00.0".into());
         before.held.push("/dev/nvidia0".into());
-        let report = late(Ok(serde_json::to_vec(&before).unwrap()), End::TimedOut(Duration::from_secs(300)));
-        assert_eq!((report.gpus.len(), report.held.len(), report.seconds), (1, 0, 300.5));
+        let report = late(
+            Ok(serde_json::to_vec(&before).unwrap()),
+            End::TimedOut(Duration::from_secs(300)),
+        );
+        assert_eq!(
+            (report.gpus.len(), report.held.len(), report.seconds),
+            (1, 0, 300.5)
+        );
         let finding = &report.findings[0];
-        assert_eq!((finding.code, finding.severity), (Code::DriverTimeout, Severity::Error));
+        assert_eq!(
+            (finding.code, finding.severity),
+            (Code::DriverTimeout, Severity::Error)
+        );
         assert_eq!(
             finding.message,
             "the driver's start did not end within 300 s and was killed while opening /dev/nvidia3"
@@ -95,10 +112,18 @@ mod tests {
 
     #[test]
     fn a_crash_is_no_timeout_and_a_lost_draft_is_reported() {
-        for draft in [Err("No such file".to_owned()), Ok(b"{}".to_vec()), Ok(vec![0xff])] {
+        for draft in [
+            Err("No such file".to_owned()),
+            Ok(b"{}".to_vec()),
+            Ok(vec![0xff]),
+        ] {
             let report = late(draft, End::Signalled(9));
             assert_eq!(report.findings[0].code, Code::DriverFailed);
-            assert!(report.findings[0].message.contains("was killed by signal 9 while opening /dev/nvidia3"));
+            assert!(
+                report.findings[0]
+                    .message
+                    .contains("was killed by signal 9 while opening /dev/nvidia3")
+            );
             assert!(report.findings[0].evidence[1].starts_with("the draft is lost: "));
         }
     }

@@ -36,7 +36,12 @@ pub fn supervise(
     let program = words.first().map_or("", String::as_str);
     let (end, asked) = run_on_console(m, words, variables, (device, terminal))
         .map_err(|e| Fault::HandOff(format!("workload.exec {program}: {e}")))?;
-    info!("workload  {} {} after {:.1} s", program, end, started.elapsed().as_secs_f64());
+    info!(
+        "workload  {} {} after {:.1} s",
+        program,
+        end,
+        started.elapsed().as_secs_f64()
+    );
     Ok(asked.unwrap_or(match on_exit {
         OnExit::PowerOff => FinalState::PowerOff,
         OnExit::Reboot => FinalState::Reboot,
@@ -56,11 +61,22 @@ pub(super) fn run_on_console(
     on: (&str, Terminal),
 ) -> io::Result<(End, Option<FinalState>)> {
     let pid = start(words, variables, on)?;
-    Ok(WorkloadMonitor { m, pid, asked: None, kill_at: None, give_up_at: None }.until_end())
+    Ok(WorkloadMonitor {
+        m,
+        pid,
+        asked: None,
+        kill_at: None,
+        give_up_at: None,
+    }
+    .until_end())
 }
 
 /// Starts a program on a console, in its own session.
-fn start(words: &[String], variables: &[Variable], (device, terminal): (&str, Terminal)) -> io::Result<Pid> {
+fn start(
+    words: &[String],
+    variables: &[Variable],
+    (device, terminal): (&str, Terminal),
+) -> io::Result<Pid> {
     let (program, args) = words.split_first().ok_or(io::ErrorKind::InvalidInput)?;
     let mut command = Command::new(program);
     set_workload_environment(command.args(args), variables);
@@ -74,9 +90,15 @@ fn start(words: &[String], variables: &[Variable], (device, terminal): (&str, Te
 
 /// Standard input, output and error: the console; without one, no input and the kernel's log.
 fn console(device: &str) -> [Stdio; 3] {
-    let all = open(device).and_then(|t| Ok([t.try_clone()?.into(), t.try_clone()?.into(), t.into()]));
+    let all =
+        open(device).and_then(|t| Ok([t.try_clone()?.into(), t.try_clone()?.into(), t.into()]));
     all.unwrap_or_else(|_| {
-        let log = || OpenOptions::new().write(true).open("/dev/kmsg").map_or_else(|_| Stdio::null(), Stdio::from);
+        let log = || {
+            OpenOptions::new()
+                .write(true)
+                .open("/dev/kmsg")
+                .map_or_else(|_| Stdio::null(), Stdio::from)
+        };
         [Stdio::null(), log(), log()]
     })
 }

@@ -85,7 +85,14 @@ const fn action_for(choice: Choice) -> MenuAction {
 }
 
 fn words(may_start_shell: bool, note: Option<&str>) -> Vec<String> {
-    let mut words = vec![paths::VALIDATOR, "screen", paths::REPORT, "--verdict", paths::VERDICT, "--machine"];
+    let mut words = vec![
+        paths::VALIDATOR,
+        "screen",
+        paths::REPORT,
+        "--verdict",
+        paths::VERDICT,
+        "--machine",
+    ];
     if may_start_shell {
         words.push("--shell");
     }
@@ -118,10 +125,14 @@ pub fn run_menu(
     while after == FinalState::Hold && m.full_screen {
         match show_menu(m, boot.config.policy.allow_shell, note.take().as_deref()) {
             MenuAction::Leave(after) => return Ok(after),
-            MenuAction::Test(level) => decision = test(m, boot, level, decision.judgement.nodes.take())?,
+            MenuAction::Test(level) => {
+                decision = test(m, boot, level, decision.judgement.nodes.take())?;
+            }
             MenuAction::Save => {
                 // A configuration that appears this late no longer has any effect.
-                note = Some(m.stage("publish", |m| Ok(keep_report(m, boot.config, &decision.judgement)?.0))?);
+                note = Some(m.stage("publish", |m| {
+                    Ok(keep_report(m, boot.config, &decision.judgement)?.0)
+                })?);
             }
         }
     }
@@ -129,18 +140,39 @@ pub fn run_menu(
 }
 
 /// Runs the tests of this level and publishes their verdict.
-fn test(m: &mut Machine, boot: &BootContext<'_>, level: &'static str, nodes: Option<Met>) -> Result<Decision, Fault> {
-    let BootContext { config, reset, stage_errors } = boot;
+fn test(
+    m: &mut Machine,
+    boot: &BootContext<'_>,
+    level: &'static str,
+    nodes: Option<Met>,
+) -> Result<Decision, Fault> {
+    let BootContext {
+        config,
+        reset,
+        stage_errors,
+    } = boot;
     let validation = m.stage("validate", |m| {
         reset.guard(m, Step::Validate, validate::skipped, |m| {
             validate::run_level(m, &config.validator, reset.tests(), level)
         })
     })?;
     let reboots = reset.reboots(config.policy.max_reboots);
-    let mut decision = decide(&config.policy, &validation, stage_errors, RecoveryResult::NotTried, reboots, nodes);
+    let mut decision = decide(
+        &config.policy,
+        &validation,
+        stage_errors,
+        RecoveryResult::NotTried,
+        reboots,
+        nodes,
+    );
     decision.action = Action::Hold;
     reset::settle(m, &mut decision)?;
-    m.stage("decide", |_| Ok(format!("{}: hold, as before these tests", decision.judgement.verdict)))?;
+    m.stage("decide", |_| {
+        Ok(format!(
+            "{}: hold, as before these tests",
+            decision.judgement.verdict
+        ))
+    })?;
     let published = m.stage("publish", |m| publish::publish(m, config, decision))?;
     m.announced = false;
     m.announce(&published.decision.judgement);
@@ -155,6 +187,9 @@ mod tests {
     fn a_shell_is_offered_only_where_the_image_allows_it() {
         assert!(words(true, None).contains(&"--shell".to_owned()));
         assert!(!words(false, Some("saved")).contains(&"--shell".to_owned()));
-        assert_eq!(words(false, Some("saved")).last().map(String::as_str), Some("saved"));
+        assert_eq!(
+            words(false, Some("saved")).last().map(String::as_str),
+            Some("saved")
+        );
     }
 }

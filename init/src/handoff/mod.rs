@@ -23,7 +23,9 @@ use std::process::Command;
 /// SHARP wins over a setting.
 fn set_workload_environment(command: &mut Command, variables: &[Variable]) {
     child::set_environment(command);
-    let kept = variables.iter().filter(|variable| !(variable.name == child::NVLS && child::forbids_nvls()));
+    let kept = variables
+        .iter()
+        .filter(|variable| !(variable.name == child::NVLS && child::forbids_nvls()));
     command.envs(kept.map(|variable| (&variable.name, &variable.value)));
 }
 
@@ -70,7 +72,10 @@ impl fmt::Display for HandOffPlan {
 impl fmt::Display for RootSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Disk { place, image: Some(image) } => write!(f, "{}:{image}", place.text()),
+            Self::Disk {
+                place,
+                image: Some(image),
+            } => write!(f, "{}:{image}", place.text()),
             Self::Disk { place, image: None } => f.write_str(&place.text()),
             Self::Remote(remote) => f.write_str(&remote.url),
         }
@@ -81,11 +86,16 @@ impl fmt::Display for RootSource {
 #[must_use]
 pub fn plan(action: Action, workload: &Workload) -> HandOffPlan {
     match (action, &workload.handover) {
-        (Action::Workload | Action::WorkloadWithoutP2p, WorkloadMode::None) => HandOffPlan::NoWorkload,
-        (Action::Workload | Action::WorkloadWithoutP2p, WorkloadMode::Exec(words)) => HandOffPlan::Exec(words.clone()),
-        (Action::Workload | Action::WorkloadWithoutP2p, WorkloadMode::SwitchRoot { root, exec }) => {
-            HandOffPlan::SwitchRoot(root.clone(), exec.clone())
+        (Action::Workload | Action::WorkloadWithoutP2p, WorkloadMode::None) => {
+            HandOffPlan::NoWorkload
         }
+        (Action::Workload | Action::WorkloadWithoutP2p, WorkloadMode::Exec(words)) => {
+            HandOffPlan::Exec(words.clone())
+        }
+        (
+            Action::Workload | Action::WorkloadWithoutP2p,
+            WorkloadMode::SwitchRoot { root, exec },
+        ) => HandOffPlan::SwitchRoot(root.clone(), exec.clone()),
         (Action::Hold, _) => HandOffPlan::Final(FinalState::Hold),
         (Action::Shell, _) => HandOffPlan::Shell,
         (Action::Reboot, _) => HandOffPlan::Final(FinalState::Reboot),
@@ -100,7 +110,9 @@ pub const fn fallback(action: Action) -> Fallback {
         Action::Shell => Fallback::Shell,
         Action::Reboot => Fallback::Final(FinalState::Reboot),
         Action::PowerOff => Fallback::Final(FinalState::PowerOff),
-        Action::Workload | Action::WorkloadWithoutP2p | Action::Hold => Fallback::Final(FinalState::Hold),
+        Action::Workload | Action::WorkloadWithoutP2p | Action::Hold => {
+            Fallback::Final(FinalState::Hold)
+        }
     }
 }
 
@@ -139,9 +151,17 @@ pub fn execute(
             if config.workload.watchdog {
                 watchdog::hand_over(m, config)?;
             }
-            exec::supervise(m, &words, config.workload.on_exit, variables, (paths::CONSOLE, Terminal::Plain))
+            exec::supervise(
+                m,
+                &words,
+                config.workload.on_exit,
+                variables,
+                (paths::CONSOLE, Terminal::Plain),
+            )
         }
-        HandOffPlan::SwitchRoot(root, exec) => Err(switch_root::switch(m, &root, &exec, config, variables)),
+        HandOffPlan::SwitchRoot(root, exec) => {
+            Err(switch_root::switch(m, &root, &exec, config, variables))
+        }
         HandOffPlan::Shell => Ok(shell(m, paths::CONSOLE)),
         HandOffPlan::Final(after) => Ok(after),
         HandOffPlan::NoWorkload => Ok(FinalState::Hold),
@@ -153,7 +173,13 @@ pub fn execute(
 fn shell(m: &mut Machine, device: &str) -> FinalState {
     info!("SHELL     exit: hold; Ctrl-Alt-Del: reboot; busybox poweroff -f, reboot -f");
     let words = [paths::BUSYBOX.to_owned(), "sh".to_owned(), "-l".to_owned()];
-    match exec::supervise(m, &words, OnExit::Hold, &[], (device, Terminal::Controlling)) {
+    match exec::supervise(
+        m,
+        &words,
+        OnExit::Hold,
+        &[],
+        (device, Terminal::Controlling),
+    ) {
         Ok(after) => after,
         Err(fault) => {
             info!("warning: {fault}");
@@ -177,6 +203,9 @@ mod tests {
     fn the_workload_without_one_configured_holds() {
         let none = Workload::default();
         assert_eq!(plan(Action::Workload, &none), HandOffPlan::NoWorkload);
-        assert_eq!(plan(Action::PowerOff, &none), HandOffPlan::Final(FinalState::PowerOff));
+        assert_eq!(
+            plan(Action::PowerOff, &none),
+            HandOffPlan::Final(FinalState::PowerOff)
+        );
     }
 }

@@ -34,9 +34,19 @@ pub fn finish(m: &mut Machine, mut after: FinalState) -> ! {
             after = hold(m, petted);
         }
         stop_everything(m);
-        info!("{}", if after == FinalState::Reboot { "REBOOT" } else { "POWEROFF" });
+        info!(
+            "{}",
+            if after == FinalState::Reboot {
+                "REBOOT"
+            } else {
+                "POWEROFF"
+            }
+        );
         m.console.drain(GRACE);
-        info!("warning: the machine did not go down: {}", shut_down(m, after == FinalState::Reboot));
+        info!(
+            "warning: the machine did not go down: {}",
+            shut_down(m, after == FinalState::Reboot)
+        );
         // The machine should be down by now, so the watchdog may reset it.
         petted = false;
         after = FinalState::Hold;
@@ -52,12 +62,18 @@ fn shut_down(m: &Machine, restart: bool) -> String {
         End::NotStarted(_) => return kernel::reboot_or_power_off(restart),
         _ => {}
     }
-    info!("warning: the shutdown of the devices {}; it is skipped", done.end);
+    info!(
+        "warning: the shutdown of the devices {}; it is skipped",
+        done.end
+    );
     m.console.drain(GRACE);
     let refused = kernel::end_by_sysrq(restart).err();
     // A power-off without shutdown is done by a thread of the kernel.
     sleep(AT_ONCE);
-    refused.map_or_else(|| format!("still up after {} s", AT_ONCE.as_secs()), |e| e.to_string())
+    refused.map_or_else(
+        || format!("still up after {} s", AT_ONCE.as_secs()),
+        |e| e.to_string(),
+    )
 }
 
 /// Reaps orphans and waits for a request. Besides the workload this is the only wait without a limit.
@@ -74,7 +90,11 @@ fn hold(m: &Machine, petted: bool) -> FinalState {
         if petted {
             m.children.watchdog.pet();
         }
-        let limit = if petted { m.children.watchdog.until_next(None) } else { None };
+        let limit = if petted {
+            m.children.watchdog.until_next(None)
+        } else {
+            None
+        };
         let _something_came = process::readable(&[m.children.signals.as_fd()], limit);
     }
 }

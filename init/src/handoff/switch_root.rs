@@ -37,7 +37,9 @@ pub(super) fn switch(
             m.console.drain(crate::child::GRACE);
             // The new init inherits the open GPUs. An init that closes descriptors that it did not open (as systemd
             // does) releases them, and the new root's persistence daemon takes over.
-            m.held_devices.iter().for_each(descriptors::keep_across_exec);
+            m.held_devices
+                .iter()
+                .for_each(descriptors::keep_across_exec);
             let why = commit(&words, variables);
             // Fails only on a kernel without this system call.
             let _deaf = m.children.signals.block_again();
@@ -78,11 +80,15 @@ fn prepare(
     };
     let spec = helper::prepare_root(exec.first().map(String::as_str), variables);
     let done = m.run(&spec, &mut on_output(&mut said), |_| true)?;
-    warnings.iter().for_each(|why| info!("warning: the new root's {why}"));
+    warnings
+        .iter()
+        .for_each(|why| info!("warning: the new root's {why}"));
     match program {
-        Some(program) if done.end == End::Exited(helper::SUCCESS) => {
-            Ok(if exec.is_empty() { vec![program] } else { exec.to_vec() })
-        }
+        Some(program) if done.end == End::Exited(helper::SUCCESS) => Ok(if exec.is_empty() {
+            vec![program]
+        } else {
+            exec.to_vec()
+        }),
         _ => Err(failed(done.reason())),
     }
 }
@@ -105,7 +111,10 @@ fn move_over() -> Result<(), String> {
         step(at, mount::move_mount(Path::new(at), &to))?;
     }
     step("the new root", std::env::set_current_dir(new_root))?;
-    step("moving it to /", mount::move_mount(new_root, Path::new("/")))?;
+    step(
+        "moving it to /",
+        mount::move_mount(new_root, Path::new("/")),
+    )?;
     step("chroot", mount::enter_root_here())?;
     kernel_log::show(InitLines::Shown);
     files::empty_memory_root(&old_root);
@@ -114,7 +123,9 @@ fn move_over() -> Result<(), String> {
 
 /// Replaces this process by the new init.
 fn start(words: &[String], variables: &[Variable]) -> String {
-    let Some((program, args)) = words.split_first() else { return "nothing to start".to_owned() };
+    let Some((program, args)) = words.split_first() else {
+        return "nothing to start".to_owned();
+    };
     let mut command = Command::new(program);
     set_workload_environment(command.args(args), variables);
     if let Ok(console) = open(paths::CONSOLE)
@@ -145,11 +156,18 @@ pub(super) fn fetch_root(
         Ok(mib) => mib,
         Err(why) => return Ok(Err(why)),
     };
-    info!("root      fetches {}, at most {mib} MiB: half of the free memory", remote.url);
+    info!(
+        "root      fetches {}, at most {mib} MiB: half of the free memory",
+        remote.url
+    );
     let mut line = on_output(|line| info!("root      {line}"));
-    let done = m.run(&helper::fetch_root(remote, mib, config), &mut line, |_| true)?;
+    let done = m.run(&helper::fetch_root(remote, mib, config), &mut line, |_| {
+        true
+    })?;
     if done.end != End::Exited(helper::SUCCESS) {
-        return Ok(Err(done.reason_after(&format!("firstlight: {}: ", remote.url))));
+        return Ok(Err(
+            done.reason_after(&format!("firstlight: {}: ", remote.url))
+        ));
     }
     info!("root      fetched in {} s", done.took.as_secs());
     Ok(Ok(()))
@@ -158,11 +176,20 @@ pub(super) fn fetch_root(
 /// Mounts a file system in memory for the file and returns its size in MiB.
 fn mount_fetch_memory() -> Result<u64, String> {
     let meminfo = fs::read_to_string("/proc/meminfo").map_err(|e| format!("/proc/meminfo: {e}"))?;
-    let mib = half_of_free_memory(&meminfo).ok_or("/proc/meminfo: no MemAvailable of 2 MiB and more")?;
-    let at = Path::new(paths::FETCHED_ROOT).parent().unwrap_or(Path::new(paths::RUN));
+    let mib =
+        half_of_free_memory(&meminfo).ok_or("/proc/meminfo: no MemAvailable of 2 MiB and more")?;
+    let at = Path::new(paths::FETCHED_ROOT)
+        .parent()
+        .unwrap_or(Path::new(paths::RUN));
     let made = || {
         fs::create_dir_all(at)?;
-        mount::mount("tmpfs", at, "tmpfs", Flags::NOSUID | Flags::NODEV, &format!("mode=0700,size={mib}m"))
+        mount::mount(
+            "tmpfs",
+            at,
+            "tmpfs",
+            Flags::NOSUID | Flags::NODEV,
+            &format!("mode=0700,size={mib}m"),
+        )
     };
     made().map_err(|e| format!("tmpfs on {}: {e}", at.display()))?;
     Ok(mib)
@@ -170,7 +197,9 @@ fn mount_fetch_memory() -> Result<u64, String> {
 
 /// Half of the free memory in MiB: the other half is for the programs that run from it.
 fn half_of_free_memory(meminfo: &str) -> Option<u64> {
-    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    let line = meminfo
+        .lines()
+        .find_map(|line| line.strip_prefix("MemAvailable:"))?;
     let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     Some(kib / 2 / 1024).filter(|mib| *mib > 0)
 }
@@ -181,7 +210,10 @@ mod tests {
 
     #[test]
     fn half_of_the_free_memory_is_for_the_file() {
-        assert_eq!(half_of_free_memory("MemTotal: 9000000 kB\nMemAvailable:    614400 kB\n"), Some(300));
+        assert_eq!(
+            half_of_free_memory("MemTotal: 9000000 kB\nMemAvailable:    614400 kB\n"),
+            Some(300)
+        );
         assert_eq!(half_of_free_memory("MemTotal: 9000000 kB\n"), None);
         assert_eq!(half_of_free_memory("MemAvailable: 1000 kB\n"), None);
     }

@@ -14,7 +14,10 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 /// File system and folder.
-const TABLE: [(&str, &str); 2] = [("efivarfs", "/sys/firmware/efi/efivars"), ("pstore", "/sys/fs/pstore")];
+const TABLE: [(&str, &str); 2] = [
+    ("efivarfs", "/sys/firmware/efi/efivars"),
+    ("pstore", "/sys/fs/pstore"),
+];
 
 /// The result for one file system, as the child prints it: `NAME WORD`.
 pub const MOUNTED: &str = "mounted";
@@ -76,8 +79,13 @@ fn state(bytes: &[u8]) -> Option<&'static str> {
 /// Reads the identity of this node; a card whose address cannot be read is skipped.
 fn identity(sys: &Path) -> NodeIdentity {
     let serial = fs::read_to_string(sys.join("class/dmi/id/product_serial")).ok();
-    let serial = serial.map(|text| text.trim().to_owned()).filter(|text| !text.is_empty());
-    NodeIdentity { macs: cards(sys).into_iter().filter_map(|card| card.mac).collect(), serial }
+    let serial = serial
+        .map(|text| text.trim().to_owned())
+        .filter(|text| !text.is_empty());
+    NodeIdentity {
+        macs: cards(sys).into_iter().filter_map(|card| card.mac).collect(),
+        serial,
+    }
 }
 
 /// As [`identity`], after loading the drivers of all network cards.
@@ -90,7 +98,10 @@ pub(super) fn identity_with_drivers() -> NodeIdentity {
 /// Prints the identity for process 1, one line per value.
 pub(super) fn print_identity() {
     let identity = identity_with_drivers();
-    identity.macs.iter().for_each(|mac| say(&format!("mac={mac}")));
+    identity
+        .macs
+        .iter()
+        .for_each(|mac| say(&format!("mac={mac}")));
     if let Some(serial) = identity.serial {
         say(&format!("serial={serial}"));
     }
@@ -104,7 +115,13 @@ mod tests {
     fn only_a_complete_variable_with_a_known_value_counts() {
         assert_eq!(state(&[6, 0, 0, 0, 1]), Some("on"));
         assert_eq!(state(&[6, 0, 0, 0, 0]), Some("off"));
-        for odd in [&[][..], &[1], &[6, 0, 0, 0], &[6, 0, 0, 0, 2], &[6, 0, 0, 0, 1, 0]] {
+        for odd in [
+            &[][..],
+            &[1],
+            &[6, 0, 0, 0],
+            &[6, 0, 0, 0, 2],
+            &[6, 0, 0, 0, 1, 0],
+        ] {
             assert_eq!(state(odd), None, "{odd:?}");
         }
     }

@@ -32,7 +32,10 @@ pub(super) fn await_end() -> Result<i32, String> {
         }
         if Instant::now() >= until {
             let seconds = ENDING.as_secs();
-            return Err(format!("killed and still there after {seconds} s: {}", left.join(", ")));
+            return Err(format!(
+                "killed and still there after {seconds} s: {}",
+                left.join(", ")
+            ));
         }
         sleep(Duration::from_millis(50));
     }
@@ -70,7 +73,12 @@ pub(super) fn reset(method: ResetMethod) -> Result<i32, String> {
         return Err("in a process id namespace no GPU is reset".to_owned());
     }
     let gpus = reset_in(sys, method, ANSWER)?;
-    say(&format!("{} reset ({}): {}", gpus.len(), method.word(), gpus.join(" ")));
+    say(&format!(
+        "{} reset ({}): {}",
+        gpus.len(),
+        method.word(),
+        gpus.join(" ")
+    ));
     Ok(SUCCESS)
 }
 
@@ -79,11 +87,19 @@ fn reset_in(sys: &Path, method: ResetMethod, answer: Duration) -> Result<Vec<Str
     if gpus.is_empty() {
         return Err("there is no NVIDIA GPU on the bus".to_owned());
     }
-    let bus = Bus { pci: sys.join("bus/pci") };
+    let bus = Bus {
+        pci: sys.join("bus/pci"),
+    };
     // All GPUs are checked first, so that no reset is started that cannot be finished.
     gpus.iter().try_for_each(|gpu| bus.may_reset(gpu, method))?;
-    let reset = gpus.iter().try_for_each(|gpu| bus.reset(gpu, method, answer));
-    let found_again = if method == ResetMethod::Bus { write(&bus.pci.join("rescan"), "1") } else { Ok(()) };
+    let reset = gpus
+        .iter()
+        .try_for_each(|gpu| bus.reset(gpu, method, answer));
+    let found_again = if method == ResetMethod::Bus {
+        write(&bus.pci.join("rescan"), "1")
+    } else {
+        Ok(())
+    };
     reset.and(found_again).map(|()| gpus)
 }
 
@@ -101,12 +117,22 @@ impl Bus {
     fn may_reset(&self, gpu: &str, method: ResetMethod) -> Result<(), String> {
         let at = self.device(gpu);
         if let Ok(driver) = fs::read_link(at.join("driver")) {
-            let name = driver.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            let name = driver
+                .file_name()
+                .unwrap_or_default()
+                .to_string_lossy()
+                .into_owned();
             return Err(format!("{gpu}: the driver {name} has it"));
         }
         let slot = slot(gpu)?;
-        match self.functions_on_bus(gpu)?.into_iter().find(|other| !other.starts_with(slot)) {
-            Some(other) if method == ResetMethod::Bus => Err(format!("{gpu}: {other} is on the same bus")),
+        match self
+            .functions_on_bus(gpu)?
+            .into_iter()
+            .find(|other| !other.starts_with(slot))
+        {
+            Some(other) if method == ResetMethod::Bus => {
+                Err(format!("{gpu}: {other} is on the same bus"))
+            }
             _ => Ok(()),
         }
     }
@@ -117,7 +143,11 @@ impl Bus {
         let failed = |e| format!("{}: {e}", folder.display());
         let mut beside = Vec::new();
         for entry in fs::read_dir(&folder).map_err(failed)? {
-            let name = entry.map_err(failed)?.file_name().to_string_lossy().into_owned();
+            let name = entry
+                .map_err(failed)?
+                .file_name()
+                .to_string_lossy()
+                .into_owned();
             if name != gpu && name.starts_with(on) {
                 beside.push(name);
             }
@@ -133,12 +163,18 @@ impl Bus {
         if method == ResetMethod::Bus {
             // The kernel offers the reset of a bus only if no other function is on it; the rescan finds these again.
             let others = self.functions_on_bus(gpu)?;
-            others.iter().try_for_each(|other| write(&self.device(other).join("remove"), "1"))?;
+            others
+                .iter()
+                .try_for_each(|other| write(&self.device(other).join("remove"), "1"))?;
             write(&file, "default")?;
             offered = format!("{} {}", offered.trim(), read()?);
         }
         if !offered.split_whitespace().any(|method| method == kind) {
-            return Err(format!("{gpu}: the kernel offers no reset {}, only: {}", kind, before.trim()));
+            return Err(format!(
+                "{gpu}: the kernel offers no reset {}, only: {}",
+                kind,
+                before.trim()
+            ));
         }
         write(&file, kind)?;
         let done = write(&at.join("reset"), "1");
@@ -152,7 +188,10 @@ impl Bus {
                 return Ok(());
             }
             if Instant::now() >= until {
-                return Err(format!("{gpu}: does not answer {} s after its reset", answer.as_secs()));
+                return Err(format!(
+                    "{gpu}: does not answer {} s after its reset",
+                    answer.as_secs()
+                ));
             }
             sleep(Duration::from_millis(50));
         }
@@ -161,18 +200,25 @@ impl Bus {
 
 /// `0000:01:` of `0000:01:00.0`.
 fn bus_of(address: &str) -> Result<&str, String> {
-    address.rfind(':').and_then(|at| address.get(..=at)).ok_or_else(|| format!("{address}: no PCI address"))
+    address
+        .rfind(':')
+        .and_then(|at| address.get(..=at))
+        .ok_or_else(|| format!("{address}: no PCI address"))
 }
 
 /// `0000:01:00.` of `0000:01:00.0`.
 fn slot(address: &str) -> Result<&str, String> {
-    address.rfind('.').and_then(|at| address.get(..=at)).ok_or_else(|| format!("{address}: no PCI address"))
+    address
+        .rfind('.')
+        .and_then(|at| address.get(..=at))
+        .ok_or_else(|| format!("{address}: no PCI address"))
 }
 
 /// Writes a file of the kernel; one that does not exist is not made.
 fn write(path: &Path, text: &str) -> Result<(), String> {
     let open = OpenOptions::new().write(true).truncate(true).open(path);
-    open.and_then(|mut file| file.write_all(text.as_bytes())).map_err(|e| format!("{}: {e}", path.display()))
+    open.and_then(|mut file| file.write_all(text.as_bytes()))
+        .map_err(|e| format!("{}: {e}", path.display()))
 }
 
 #[cfg(test)]
@@ -199,7 +245,10 @@ mod tests {
             (audio("remove"), ""),
             ("bus/pci/rescan".to_owned(), ""),
         ];
-        let mut all: Vec<_> = own.iter().map(|(path, text)| (path.as_str(), *text)).collect();
+        let mut all: Vec<_> = own
+            .iter()
+            .map(|(path, text)| (path.as_str(), *text))
+            .collect();
         all.extend(more);
         files(&all)
     }
@@ -215,12 +264,20 @@ mod tests {
     #[test]
     fn a_function_is_reset_alone_and_a_bus_without_the_other_functions_of_the_card() {
         let dir = dir_with_vendor("flr bus\n", &VENDOR);
-        assert_eq!(try_reset(&dir, ResetMethod::Function), Ok(vec!["0000:01:00.0".to_owned()]));
-        let said = |dir: &TempDir| ["reset", "reset_method"].map(|file| text(dir, &format!("{GPU}/{file}")));
+        assert_eq!(
+            try_reset(&dir, ResetMethod::Function),
+            Ok(vec!["0000:01:00.0".to_owned()])
+        );
+        let said = |dir: &TempDir| {
+            ["reset", "reset_method"].map(|file| text(dir, &format!("{GPU}/{file}")))
+        };
         assert_eq!(said(&dir), ["1", "flr bus"]);
         assert_eq!(text(&dir, "bus/pci/devices/0000:01:00.1/remove"), "");
         let dir = dir_with_vendor("bus\n", &VENDOR);
-        assert_eq!(try_reset(&dir, ResetMethod::Bus), Ok(vec!["0000:01:00.0".to_owned()]));
+        assert_eq!(
+            try_reset(&dir, ResetMethod::Bus),
+            Ok(vec!["0000:01:00.0".to_owned()])
+        );
         assert_eq!(said(&dir), ["1", "bus"]);
         assert_eq!(text(&dir, "bus/pci/devices/0000:01:00.1/remove"), "1");
         assert_eq!(text(&dir, "bus/pci/rescan"), "1");
@@ -235,8 +292,16 @@ mod tests {
     #[test]
     fn what_cannot_be_reset_safely_is_left_alone() {
         for (dir, kind, why) in [
-            (bus("bus\n", "", &[]), ResetMethod::Function, "0000:01:00.0: the kernel offers no reset flr, only: bus"),
-            (bus("\n", "", &[]), ResetMethod::Bus, "0000:01:00.0: the kernel offers no reset bus, only: "),
+            (
+                bus("bus\n", "", &[]),
+                ResetMethod::Function,
+                "0000:01:00.0: the kernel offers no reset flr, only: bus",
+            ),
+            (
+                bus("\n", "", &[]),
+                ResetMethod::Bus,
+                "0000:01:00.0: the kernel offers no reset bus, only: ",
+            ),
             (
                 bus(
                     "bus\n",
@@ -254,11 +319,21 @@ mod tests {
             assert_eq!(text(&dir, &format!("{GPU}/reset")), "");
         }
         let bound = dir_with_vendor("flr\n", &VENDOR);
-        std::os::unix::fs::symlink("../../drivers/nvidia", bound.path().join(GPU).join("driver")).unwrap();
-        assert_eq!(try_reset(&bound, ResetMethod::Function), Err("0000:01:00.0: the driver nvidia has it".to_owned()));
+        std::os::unix::fs::symlink(
+            "../../drivers/nvidia",
+            bound.path().join(GPU).join("driver"),
+        )
+        .unwrap();
+        assert_eq!(
+            try_reset(&bound, ResetMethod::Function),
+            Err("0000:01:00.0: the driver nvidia has it".to_owned())
+        );
         assert_eq!(text(&bound, &format!("{GPU}/reset")), "");
         let none = files(&[("bus/pci/devices/0000:02:00.0/vendor", "0x8086\n")]);
-        assert_eq!(try_reset(&none, ResetMethod::Bus), Err("there is no NVIDIA GPU on the bus".to_owned()));
+        assert_eq!(
+            try_reset(&none, ResetMethod::Bus),
+            Err("there is no NVIDIA GPU on the bus".to_owned())
+        );
     }
 
     #[test]

@@ -34,11 +34,19 @@ impl MarkStore {
     fn find(place: &MarkPlace, flags: Flags) -> Result<Option<Self>, String> {
         if let Some(variables) = firmware::variables() {
             let attributes = &const { ATTRIBUTES.to_le_bytes() };
-            return Ok(Some(Self { path: variables.join(VARIABLE), attributes, partition: None }));
+            return Ok(Some(Self {
+                path: variables.join(VARIABLE),
+                attributes,
+                partition: None,
+            }));
         }
         let Some(place) = place else { return Ok(None) };
         let at = mount_partition(place, Duration::ZERO, flags)?;
-        Ok(at.map(|at| Self { path: at.join(FILE), attributes: &[], partition: Some(at) }))
+        Ok(at.map(|at| Self {
+            path: at.join(FILE),
+            attributes: &[],
+            partition: Some(at),
+        }))
     }
 
     fn name<'a>(&self, place: &'a MarkPlace) -> &'a str {
@@ -67,14 +75,26 @@ impl MarkStore {
         }
         allow_changes(&self.path)?;
         // One write, because each write sets the whole variable.
-        OpenOptions::new().write(true).create(true).truncate(false).open(&self.path)?.write_all(&bytes)
+        OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(&self.path)?
+            .write_all(&bytes)
     }
 
     /// Records in the mark of the part's step that the part begins.
     fn begin_part(&self, part: Step) -> io::Result<()> {
-        let mark = self.read().map_err(io::Error::other)?.filter(|mark| mark.step.whole() == part.whole());
+        let mark = self
+            .read()
+            .map_err(io::Error::other)?
+            .filter(|mark| mark.step.whole() == part.whole());
         let mark = mark.ok_or_else(|| io::Error::other(format!("no mark of {}", part.whole())))?;
-        if mark.step == part { Ok(()) } else { self.write(&Mark { step: part, ..mark }.text()) }
+        if mark.step == part {
+            Ok(())
+        } else {
+            self.write(&Mark { step: part, ..mark }.text())
+        }
     }
 
     fn remove(&self) -> io::Result<()> {
@@ -87,19 +107,26 @@ impl MarkStore {
 
     /// Unmounts the partition, which writes everything to the disk.
     fn unmount(self) -> Result<(), String> {
-        let Some(at) = self.partition else { return Ok(()) };
+        let Some(at) = self.partition else {
+            return Ok(());
+        };
         mount::unmount(&at).map_err(|e| format!("unmounting: {e}"))
     }
 }
 
 /// Prints the place and the mark stored there.
 pub(super) fn read(place: &MarkPlace) -> Result<i32, String> {
-    let Some(store) = MarkStore::find(place, Flags::RDONLY)? else { return Ok(ABSENT) };
+    let Some(store) = MarkStore::find(place, Flags::RDONLY)? else {
+        return Ok(ABSENT);
+    };
     say(&format!("{PLACE}{}", store.name(place)));
     match store.read() {
         Ok(None) => {}
         Ok(Some(mark)) => say(&format!("{FOUND}{}", mark.text().trim())),
-        Err(why) => say(&format!("{BROKEN}{}: {why}", store.path.file_name().unwrap_or_default().display())),
+        Err(why) => say(&format!(
+            "{BROKEN}{}: {why}",
+            store.path.file_name().unwrap_or_default().display()
+        )),
     }
     store.unmount()?;
     Ok(SUCCESS)
@@ -122,8 +149,13 @@ pub(super) fn clear(place: &MarkPlace) -> Result<i32, String> {
     with_store(place, MarkStore::remove)
 }
 
-fn with_store(place: &MarkPlace, change: impl FnOnce(&MarkStore) -> io::Result<()>) -> Result<i32, String> {
-    let Some(store) = MarkStore::find(place, Flags::empty())? else { return Ok(ABSENT) };
+fn with_store(
+    place: &MarkPlace,
+    change: impl FnOnce(&MarkStore) -> io::Result<()>,
+) -> Result<i32, String> {
+    let Some(store) = MarkStore::find(place, Flags::empty())? else {
+        return Ok(ABSENT);
+    };
     change(&store).map_err(|e| format!("{}: {e}", store.path.display()))?;
     store.unmount()?;
     Ok(SUCCESS)
@@ -135,14 +167,24 @@ mod tests {
     use crate::sample;
 
     fn mark(step: Step) -> Mark {
-        Mark { step, image: Some("abc".to_owned()), boot: None, finding: None, count: 0 }
+        Mark {
+            step,
+            image: Some("abc".to_owned()),
+            boot: None,
+            finding: None,
+            count: 0,
+        }
     }
 
     #[test]
     fn a_variable_is_replaced_whole_read_back_and_removed() {
         let dir = sample::files(&[]);
         let path = dir.path().join(VARIABLE);
-        let store = MarkStore { path: path.clone(), attributes: &[7, 0, 0, 0], partition: None };
+        let store = MarkStore {
+            path: path.clone(),
+            attributes: &[7, 0, 0, 0],
+            partition: None,
+        };
         assert_eq!(store.read(), Ok(None));
         for step in Step::ALL {
             store.write(&mark(step).text()).unwrap();
@@ -157,7 +199,11 @@ mod tests {
     #[test]
     fn a_part_is_written_into_the_mark_of_its_step_alone() {
         let dir = sample::files(&[]);
-        let store = MarkStore { path: dir.path().join(VARIABLE), attributes: &[7, 0, 0, 0], partition: None };
+        let store = MarkStore {
+            path: dir.path().join(VARIABLE),
+            attributes: &[7, 0, 0, 0],
+            partition: None,
+        };
         let begin = |part| store.begin_part(part).map_err(|e| e.to_string());
         let refused = || Err("no mark of validate".to_owned());
         assert_eq!(begin(Step::PeerWrite), refused());
@@ -174,15 +220,27 @@ mod tests {
     fn an_invalid_mark_is_named_and_not_taken_for_none() {
         let text = mark(Step::Fabric).text();
         let long = format!("{text}{text}");
-        for (content, why) in [("", "has other"), (text.as_str(), "has other"), (long.as_str(), "larger than")] {
+        for (content, why) in [
+            ("", "has other"),
+            (text.as_str(), "has other"),
+            (long.as_str(), "larger than"),
+        ] {
             let dir = sample::files(&[(VARIABLE, content)]);
             let path = dir.path().join(VARIABLE);
-            let store = MarkStore { path, attributes: &[7, 0, 0, 0], partition: None };
+            let store = MarkStore {
+                path,
+                attributes: &[7, 0, 0, 0],
+                partition: None,
+            };
             assert!(store.read().unwrap_err().starts_with(why), "{content:?}");
         }
         let dir = sample::files(&[("reset-mark/x", "")]);
         let at = Some(dir.path().to_owned());
-        let store = MarkStore { path: dir.path().join(FILE), attributes: &[], partition: at };
+        let store = MarkStore {
+            path: dir.path().join(FILE),
+            attributes: &[],
+            partition: at,
+        };
         assert_eq!(store.read(), Err("not a regular file".to_owned()));
     }
 }

@@ -27,16 +27,19 @@ pub use new_root::{MOVED_MOUNTS, PROGRAM, WARNING};
 pub use ports::{KEEPER, PORT};
 pub use request::{Helper, MachineEnd, MarkPlace, Partition, PortInUse, ResetMethod, WatchdogEnd};
 pub use spec::{
-    arm_watchdog, ask_for_lease, await_end, begin_part, clear_mark, close_devices, end_machine, fetch_config,
-    find_interface, identify, keep_fault, load_driver, loopback, mount_firmware, mount_image, mount_root, prepare_root,
-    publish_on, read_mark, release_screen, release_watchdog, reset_gpus, secure_boot, set_address, show_last_boot,
-    start_rdma, take_link_local, unload_modules, unmount_all, write_mark,
+    arm_watchdog, ask_for_lease, await_end, begin_part, clear_mark, close_devices, end_machine,
+    fetch_config, find_interface, identify, keep_fault, load_driver, loopback, mount_firmware,
+    mount_image, mount_root, prepare_root, publish_on, read_mark, release_screen, release_watchdog,
+    reset_gpus, secure_boot, set_address, show_last_boot, start_rdma, take_link_local,
+    unload_modules, unmount_all, write_mark,
 };
 use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::time::Duration;
-pub use validator::{PublishRequest, ask_time, environment, fetch, fetch_root, fetch_signature, publish, validator};
+pub use validator::{
+    PublishRequest, ask_time, environment, fetch, fetch_root, fetch_signature, publish, validator,
+};
 pub use watchdog::{DIRECT, RELIABLE, SLOW, UNCHECKED, UNPROVEN};
 
 /// Exit status: done.
@@ -68,12 +71,19 @@ fn run(helper: Helper, rest: &[&str]) -> Result<i32, String> {
     let part = match (&helper, rest) {
         (Helper::BeginPart(_), [part]) => *part,
         (_, []) => "",
-        (_, more) => return Err(format!("{} words too many after the helper's request", more.len())),
+        (_, more) => {
+            return Err(format!(
+                "{} words too many after the helper's request",
+                more.len()
+            ));
+        }
     };
     match helper {
-        Helper::FetchConfig { partition, wait_s, signed } => {
-            partition::fetch_config(&partition, Duration::from_secs(wait_s), signed)
-        }
+        Helper::FetchConfig {
+            partition,
+            wait_s,
+            signed,
+        } => partition::fetch_config(&partition, Duration::from_secs(wait_s), signed),
         Helper::PublishOn { partition, words } => partition::publish(&partition, &words),
         Helper::KeepFault(lines) => pstore::keep(&lines),
         Helper::LastBoot(to) => pstore::show(&to),
@@ -84,24 +94,44 @@ fn run(helper: Helper, rest: &[&str]) -> Result<i32, String> {
         }
         Helper::MountFirmware => Ok(firmware::mount()),
         Helper::MountRoot { root, target } => new_root::mount(&root, &target),
-        Helper::MountImage { file, target } => to_status(root::mount_image(&file, Path::new(&target))),
-        Helper::PrepareRoot { new_root, program, variables } => {
-            new_root::prepare(&new_root, program.as_deref(), &variables)
+        Helper::MountImage { file, target } => {
+            to_status(root::mount_image(&file, Path::new(&target)))
         }
+        Helper::PrepareRoot {
+            new_root,
+            program,
+            variables,
+        } => new_root::prepare(&new_root, program.as_deref(), &variables),
         Helper::End(how) => end(how),
         Helper::ReleaseScreen => to_status(screen::apply(&screen::plan_release(Path::new("/sys")))),
         Helper::LoadDriver(settings) => to_status(start_driver(&settings)),
-        Helper::Loopback => to_status(network::link_up("lo").map(|_| ()).map_err(|e| e.to_string())),
-        Helper::FindInterface { card, timeout_s } => to_status(network::find_interface(&card, timeout_s)),
-        Helper::SetAddress { name, address, gateway } => to_status(network::set_address(&name, &address, gateway)),
+        Helper::Loopback => to_status(
+            network::link_up("lo")
+                .map(|_| ())
+                .map_err(|e| e.to_string()),
+        ),
+        Helper::FindInterface { card, timeout_s } => {
+            to_status(network::find_interface(&card, timeout_s))
+        }
+        Helper::SetAddress {
+            name,
+            address,
+            gateway,
+        } => to_status(network::set_address(&name, &address, gateway)),
         Helper::TakeLinkLocal { timeout_s, ports } => ports::take_addresses(timeout_s, &ports),
-        Helper::KeepLinkLocal { limit_ms, ports } => ports::keep_addresses(Duration::from_millis(limit_ms), &ports),
+        Helper::KeepLinkLocal { limit_ms, ports } => {
+            ports::keep_addresses(Duration::from_millis(limit_ms), &ports)
+        }
         Helper::Rdma { soft, interfaces } => to_status(network::start_rdma(soft, &interfaces)),
         Helper::ReadMark(place) => mark::read(&place),
         Helper::WriteMark { place, mark } => mark::write(&place, &mark),
         Helper::BeginPart(place) => mark::begin_part(&place, part),
         Helper::ClearMark(place) => mark::clear(&place),
-        Helper::ArmWatchdog { hardware, software, timeout_s } => watchdog::arm(hardware, software, timeout_s),
+        Helper::ArmWatchdog {
+            hardware,
+            software,
+            timeout_s,
+        } => watchdog::arm(hardware, software, timeout_s),
         Helper::ReleaseWatchdog { end, path } => watchdog::release(end, &path),
         Helper::PetWatchdog => watchdog::pet(),
         Helper::AwaitEnd => gpus::await_end(),
@@ -149,9 +179,25 @@ mod tests {
         assert_eq!(dispatch(&[]), None);
         assert_eq!(dispatch(&["helper".into()]), None);
         assert_eq!(dispatch(&["single".into(), "\"unmount\"".into()]), None);
-        for word in ["reboot", r#""reboot""#, r#"{"end":"halt"}"#, r#"{"end":"restart"}"#] {
-            assert_eq!(dispatch(&["helper".into(), word.into()]), Some(FAILED), "{word}");
+        for word in [
+            "reboot",
+            r#""reboot""#,
+            r#"{"end":"halt"}"#,
+            r#"{"end":"restart"}"#,
+        ] {
+            assert_eq!(
+                dispatch(&["helper".into(), word.into()]),
+                Some(FAILED),
+                "{word}"
+            );
         }
-        assert_eq!(dispatch(&["helper".into(), r#"{"read-mark":null}"#.into(), "more".into()]), Some(FAILED));
+        assert_eq!(
+            dispatch(&[
+                "helper".into(),
+                r#"{"read-mark":null}"#.into(),
+                "more".into()
+            ]),
+            Some(FAILED)
+        );
     }
 }

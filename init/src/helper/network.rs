@@ -47,17 +47,32 @@ pub(super) fn find_interface(card: &str, timeout_s: u64) -> Result<(), String> {
 pub(super) fn candidates(card: &str, seen: &[NetworkCard]) -> Vec<String> {
     match Mac::parse(card) {
         _ if card.is_empty() => seen.iter().map(|s| s.name.clone()).collect(),
-        Some(mac) if card.contains(':') => seen.iter().filter(|s| s.mac == Some(mac)).map(|s| s.name.clone()).collect(),
+        Some(mac) if card.contains(':') => seen
+            .iter()
+            .filter(|s| s.mac == Some(mac))
+            .map(|s| s.name.clone())
+            .collect(),
         _ => vec![card.to_owned()],
     }
 }
 
-pub(super) fn not_found(card: &str, seen: &[NetworkCard], candidates: &[String], timeout_s: u64) -> String {
+pub(super) fn not_found(
+    card: &str,
+    seen: &[NetworkCard],
+    candidates: &[String],
+    timeout_s: u64,
+) -> String {
     if !candidates.is_empty() {
         return format!("no carrier within {timeout_s} s: {}", candidates.join(" "));
     }
-    let mac = |s: &NetworkCard| s.mac.map_or_else(|| "without address".to_owned(), |mac| mac.to_string());
-    let there: Vec<_> = seen.iter().map(|s| format!("{} {}", s.name, mac(s))).collect();
+    let mac = |s: &NetworkCard| {
+        s.mac
+            .map_or_else(|| "without address".to_owned(), |mac| mac.to_string())
+    };
+    let there: Vec<_> = seen
+        .iter()
+        .map(|s| format!("{} {}", s.name, mac(s)))
+        .collect();
     match there.as_slice() {
         [] => "no network card".to_owned(),
         there => format!("no card is {card}; there are {}", there.join(", ")),
@@ -72,8 +87,13 @@ pub(super) fn link_up(name: &str) -> io::Result<u32> {
     Ok(index)
 }
 
-pub(super) fn set_address(name: &str, address: &str, gateway: Option<IpAddr>) -> Result<(), String> {
-    let (ip, prefix) = values::address(address).ok_or_else(|| format!("{address}: not an address"))?;
+pub(super) fn set_address(
+    name: &str,
+    address: &str,
+    gateway: Option<IpAddr>,
+) -> Result<(), String> {
+    let (ip, prefix) =
+        values::address(address).ok_or_else(|| format!("{address}: not an address"))?;
     let set = || -> io::Result<()> {
         let index = link_up(name)?;
         netlink::request(&netlink::address(index, ip, prefix))?;
@@ -86,23 +106,38 @@ pub(super) fn set_address(name: &str, address: &str, gateway: Option<IpAddr>) ->
 }
 
 pub(super) fn has_carrier(card: &str) -> bool {
-    fs::read_to_string(format!("/sys/class/net/{card}/carrier")).is_ok_and(|text| text.trim() == "1")
+    fs::read_to_string(format!("/sys/class/net/{card}/carrier"))
+        .is_ok_and(|text| text.trim() == "1")
 }
 
 /// Ethernet interfaces (type 1) with a device, in the order in which the kernel found them.
 pub(super) fn cards(sys: &Path) -> Vec<NetworkCard> {
     let net = sys.join("class/net");
     let entries = fs::read_dir(&net).into_iter().flatten().flatten();
-    let read =
-        |name: &str, file: &str| fs::read_to_string(net.join(name).join(file)).ok().map(|text| text.trim().to_owned());
+    let read = |name: &str, file: &str| {
+        fs::read_to_string(net.join(name).join(file))
+            .ok()
+            .map(|text| text.trim().to_owned())
+    };
     let card = |name: String| {
         let ethernet = read(&name, "type").as_deref() == Some("1");
         (ethernet && net.join(&name).join("device").exists()).then(|| {
-            let index: u32 = read(&name, "ifindex").and_then(|n| n.parse().ok()).unwrap_or(u32::MAX);
-            (index, NetworkCard { mac: read(&name, "address").and_then(|text| Mac::parse(&text)), name })
+            let index: u32 = read(&name, "ifindex")
+                .and_then(|n| n.parse().ok())
+                .unwrap_or(u32::MAX);
+            (
+                index,
+                NetworkCard {
+                    mac: read(&name, "address").and_then(|text| Mac::parse(&text)),
+                    name,
+                },
+            )
         })
     };
-    let mut found: Vec<_> = entries.filter_map(|entry| entry.file_name().into_string().ok()).filter_map(card).collect();
+    let mut found: Vec<_> = entries
+        .filter_map(|entry| entry.file_name().into_string().ok())
+        .filter_map(card)
+        .collect();
     found.sort_by(|(a, one), (b, other)| (a, &one.name).cmp(&(b, &other.name)));
     found.into_iter().map(|(_, seen)| seen).collect()
 }
@@ -111,14 +146,19 @@ pub(super) fn cards(sys: &Path) -> Vec<NetworkCard> {
 /// added.
 pub(super) fn load_drivers() -> Result<(), String> {
     let dir = ModuleTree::running_kernel_dir();
-    let aliases = fs::read_to_string(dir.join("modules.alias")).map_err(|e| format!("modules.alias: {e}"))?;
+    let aliases =
+        fs::read_to_string(dir.join("modules.alias")).map_err(|e| format!("modules.alias: {e}"))?;
     let tree = ModuleTree::open(&dir)?;
     let load = |modalias: String| {
         let mut modules = alias::modules_for(&aliases, &modalias).into_iter();
         modules.try_for_each(|module| tree.load(&module))
     };
-    pci_cards(Path::new("/sys")).into_iter().try_for_each(load)?;
-    virtio_cards(Path::new("/sys")).into_iter().try_for_each(load)
+    pci_cards(Path::new("/sys"))
+        .into_iter()
+        .try_for_each(load)?;
+    virtio_cards(Path::new("/sys"))
+        .into_iter()
+        .try_for_each(load)
 }
 
 /// Loads the modules of RDMA cards, and if `is_soft` makes a soft-RoCE device on each of these interfaces. Prints the RDMA
@@ -133,7 +173,10 @@ pub(super) fn start_rdma(is_soft: bool, interfaces: &[String]) -> Result<(), Str
         return Ok(());
     }
     let tree = ModuleTree::open(&dir)?;
-    for module in cards.iter().flat_map(|card| alias::modules_for(&aliases, card)) {
+    for module in cards
+        .iter()
+        .flat_map(|card| alias::modules_for(&aliases, card))
+    {
         tree.load(&module)?;
     }
     tree.load("ib_uverbs")?;
@@ -145,13 +188,20 @@ pub(super) fn start_rdma(is_soft: bool, interfaces: &[String]) -> Result<(), Str
         for (n, interface) in interfaces.iter().enumerate() {
             let name = format!("rxe{n}");
             netlink::add_soft_roce(&name, interface).map_err(|e| {
-                let why = without.as_ref().map_or_else(String::new, |why| format!(" ({why})"));
+                let why = without
+                    .as_ref()
+                    .map_or_else(String::new, |why| format!(" ({why})"));
                 format!("soft-RoCE {name} on {interface}: {e}{why}")
             })?;
         }
     }
-    let devices = fs::read_dir("/sys/class/infiniband").into_iter().flatten().flatten();
-    let mut names: Vec<_> = devices.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+    let devices = fs::read_dir("/sys/class/infiniband")
+        .into_iter()
+        .flatten()
+        .flatten();
+    let mut names: Vec<_> = devices
+        .map(|entry| entry.file_name().to_string_lossy().into_owned())
+        .collect();
     names.sort();
     say(&names.join(" "));
     Ok(())
@@ -159,21 +209,37 @@ pub(super) fn start_rdma(is_soft: bool, interfaces: &[String]) -> Result<(), Str
 
 /// The devices of the auxiliary bus that are the RDMA part of a network card.
 fn rdma_cards(sys: &Path) -> Vec<String> {
-    let is_rdma = |name: &String| [".rdma", ".roce", ".iwarp"].iter().any(|end| name.ends_with(end));
+    let is_rdma = |name: &String| {
+        [".rdma", ".roce", ".iwarp"]
+            .iter()
+            .any(|end| name.ends_with(end))
+    };
     alias::devices(sys, "auxiliary").filter(is_rdma).collect()
 }
 
 /// Device type 1 of virtio_ids.h is a network card.
 fn virtio_cards(sys: &Path) -> Vec<String> {
-    alias::devices(sys, "virtio").filter(|text| text.starts_with("virtio:d00000001v")).collect()
+    alias::devices(sys, "virtio")
+        .filter(|text| text.starts_with("virtio:d00000001v"))
+        .collect()
 }
 
 fn pci_cards(sys: &Path) -> Vec<String> {
-    let read = |path: &Path| fs::read_to_string(path).ok().map(|text| text.trim().to_owned());
-    let devices = fs::read_dir(sys.join("bus/pci/devices")).into_iter().flatten().flatten();
+    let read = |path: &Path| {
+        fs::read_to_string(path)
+            .ok()
+            .map(|text| text.trim().to_owned())
+    };
+    let devices = fs::read_dir(sys.join("bus/pci/devices"))
+        .into_iter()
+        .flatten()
+        .flatten();
     let devices = devices.map(|entry| entry.path());
-    let cards = devices.filter(|path| read(&path.join("class")).is_some_and(|class| class.starts_with("0x02")));
-    let mut found: Vec<_> = cards.filter_map(|path| read(&path.join("modalias"))).collect();
+    let cards = devices
+        .filter(|path| read(&path.join("class")).is_some_and(|class| class.starts_with("0x02")));
+    let mut found: Vec<_> = cards
+        .filter_map(|path| read(&path.join("modalias")))
+        .collect();
     found.sort();
     found.dedup();
     found
@@ -200,14 +266,26 @@ mod tests {
             ("class/net/ib0/device/vendor", ""),
         ]);
         let seen = cards(sys.path());
-        assert_eq!(seen.iter().map(|s| s.name.as_str()).collect::<Vec<_>>(), ["eth10", "eth0"]);
-        assert_eq!((seen[0].mac, seen[1].mac), (Mac::parse("525400123456"), None));
+        assert_eq!(
+            seen.iter().map(|s| s.name.as_str()).collect::<Vec<_>>(),
+            ["eth10", "eth0"]
+        );
+        assert_eq!(
+            (seen[0].mac, seen[1].mac),
+            (Mac::parse("525400123456"), None)
+        );
     }
 
     #[test]
     fn a_card_is_any_or_the_one_of_that_name_or_address() {
-        let seen = |name: &str, mac: &str| NetworkCard { name: name.to_owned(), mac: Mac::parse(mac) };
-        let all = [seen("eth0", "52:54:00:12:34:56"), seen("eth1", "52:54:00:12:34:57")];
+        let seen = |name: &str, mac: &str| NetworkCard {
+            name: name.to_owned(),
+            mac: Mac::parse(mac),
+        };
+        let all = [
+            seen("eth0", "52:54:00:12:34:56"),
+            seen("eth1", "52:54:00:12:34:57"),
+        ];
         assert_eq!(candidates("", &all), ["eth0", "eth1"]);
         assert_eq!(candidates("52:54:00:12:34:57", &all), ["eth1"]);
         assert_eq!(candidates("bond0", &all), ["bond0"]);
@@ -216,7 +294,10 @@ mod tests {
             not_found(other, &all, &candidates(other, &all), 4),
             format!("no card is {other}; there are eth0 52:54:00:12:34:56, eth1 52:54:00:12:34:57")
         );
-        assert_eq!(not_found("", &all, &candidates("", &all), 4), "no carrier within 4 s: eth0 eth1");
+        assert_eq!(
+            not_found("", &all, &candidates("", &all), 4),
+            "no carrier within 4 s: eth0 eth1"
+        );
         assert_eq!(not_found("", &[], &[], 4), "no network card");
     }
 
@@ -234,13 +315,32 @@ mod tests {
     #[test]
     fn only_the_rdma_parts_of_cards_are_asked_for_their_modules() {
         let sys = machine(&[
-            ("bus/auxiliary/devices/mlx5_core.rdma.0/uevent", "MODALIAS=auxiliary:mlx5_core.rdma\n"),
-            ("bus/auxiliary/devices/mlx5_core.eth.0/uevent", "MODALIAS=auxiliary:mlx5_core.eth\n"),
-            ("bus/auxiliary/devices/bnxt_en.rdma.0/modalias", "auxiliary:bnxt_en.rdma\n"),
-            ("bus/auxiliary/devices/ice.roce.1/uevent", "DRIVER=x\nMODALIAS=auxiliary:ice.roce\n"),
+            (
+                "bus/auxiliary/devices/mlx5_core.rdma.0/uevent",
+                "MODALIAS=auxiliary:mlx5_core.rdma\n",
+            ),
+            (
+                "bus/auxiliary/devices/mlx5_core.eth.0/uevent",
+                "MODALIAS=auxiliary:mlx5_core.eth\n",
+            ),
+            (
+                "bus/auxiliary/devices/bnxt_en.rdma.0/modalias",
+                "auxiliary:bnxt_en.rdma\n",
+            ),
+            (
+                "bus/auxiliary/devices/ice.roce.1/uevent",
+                "DRIVER=x\nMODALIAS=auxiliary:ice.roce\n",
+            ),
         ]);
         let mut found = rdma_cards(sys.path());
         found.sort();
-        assert_eq!(found, ["auxiliary:bnxt_en.rdma", "auxiliary:ice.roce", "auxiliary:mlx5_core.rdma"]);
+        assert_eq!(
+            found,
+            [
+                "auxiliary:bnxt_en.rdma",
+                "auxiliary:ice.roce",
+                "auxiliary:mlx5_core.rdma"
+            ]
+        );
     }
 }

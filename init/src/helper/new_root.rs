@@ -37,7 +37,9 @@ pub(super) fn prepare(new_root: &str, program: Option<&str>, lines: &str) -> Res
     let new_root = Path::new(new_root);
     let named = program.map(|program| [program]);
     let tried = named.as_ref().map_or(&INITS[..], |program| &program[..]);
-    let found = tried.iter().find(|path| files::is_program_in(new_root, path));
+    let found = tried
+        .iter()
+        .find(|path| files::is_program_in(new_root, path));
     let found = found.ok_or_else(|| match program {
         None => format!("has none of {}", INITS.join(", ")),
         Some(program) => format!("has no program {program}"),
@@ -72,7 +74,9 @@ fn make_mount_points(new_root: &Path) -> Result<(), String> {
 }
 
 fn write_nccl_conf(new_root: &Path, variables: &[Variable]) -> io::Result<()> {
-    let name = Path::new(paths::NCCL_CONF).file_name().ok_or(ErrorKind::InvalidInput)?;
+    let name = Path::new(paths::NCCL_CONF)
+        .file_name()
+        .ok_or(ErrorKind::InvalidInput)?;
     let folder = match files::open_folder_in(new_root, FOLDER) {
         Err(e) if e.kind() == ErrorKind::NotFound => {
             fs::create_dir(new_root.join(FOLDER))?;
@@ -103,7 +107,11 @@ mod tests {
 
     fn new_root() -> tempfile::TempDir {
         let dir = sample::files(&[("sbin/init", "#!/bin/sh\n")]);
-        fs::set_permissions(dir.path().join("sbin/init"), fs::Permissions::from_mode(0o755)).unwrap();
+        fs::set_permissions(
+            dir.path().join("sbin/init"),
+            fs::Permissions::from_mode(0o755),
+        )
+        .unwrap();
         dir
     }
 
@@ -129,7 +137,10 @@ mod tests {
         symlink("/site.conf", dir.path().join("etc/nccl.conf")).unwrap();
         prepare_it(dir.path(), "NCCL_P2P_LEVEL=SYS\n").unwrap();
         let text = fs::read_to_string(dir.path().join("etc/nccl.conf")).unwrap();
-        assert!(text.contains("NCCL_DEBUG=INFO\n") && text.contains("NCCL_P2P_LEVEL=SYS\n"), "{text}");
+        assert!(
+            text.contains("NCCL_DEBUG=INFO\n") && text.contains("NCCL_P2P_LEVEL=SYS\n"),
+            "{text}"
+        );
     }
 
     #[test]
@@ -142,7 +153,13 @@ mod tests {
         prepare_it(dir.path(), "NCCL_P2P_LEVEL=SYS\n").unwrap();
         assert_eq!(fs::read_to_string(&target).unwrap(), "theirs");
         fs::remove_file(etc.join("nccl.conf")).unwrap();
-        assert!(Command::new("mkfifo").arg(etc.join("nccl.conf")).status().unwrap().success());
+        assert!(
+            Command::new("mkfifo")
+                .arg(etc.join("nccl.conf"))
+                .status()
+                .unwrap()
+                .success()
+        );
         prepare_it(dir.path(), "NCCL_P2P_LEVEL=SYS\n").unwrap();
         let why = prepare_it(dir.path(), "NCCL_P2P_DISABLE=1\n").unwrap_err();
         assert_eq!(why, "/etc/nccl.conf: not a regular file");
@@ -152,7 +169,10 @@ mod tests {
     fn a_link_where_a_mount_goes_is_refused() {
         let dir = new_root();
         symlink("/run", dir.path().join("run")).unwrap();
-        assert_eq!(prepare_it(dir.path(), "").unwrap_err(), "/run: not a folder");
+        assert_eq!(
+            prepare_it(dir.path(), "").unwrap_err(),
+            "/run: not a folder"
+        );
         fs::remove_file(dir.path().join("run")).unwrap();
         prepare_it(dir.path(), "").unwrap();
         assert!(dir.path().join("run").is_dir() && dir.path().join("proc").is_dir());
@@ -161,7 +181,11 @@ mod tests {
     #[test]
     fn a_root_without_a_program_is_refused() {
         let dir = tempfile::tempdir().unwrap();
-        assert!(prepare_it(dir.path(), "").unwrap_err().starts_with("has none of /sbin/init, "));
+        assert!(
+            prepare_it(dir.path(), "")
+                .unwrap_err()
+                .starts_with("has none of /sbin/init, ")
+        );
         let named = prepare(dir.path().to_str().unwrap(), Some("/bin/x"), "").unwrap_err();
         assert_eq!(named, "has no program /bin/x");
     }

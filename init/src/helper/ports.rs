@@ -6,7 +6,9 @@ use super::network::{candidates, cards, has_carrier, link_up, load_drivers, not_
 use super::request::{Helper, PortInUse};
 use super::{SUCCESS, say};
 use crate::config::mac::Mac;
-use crate::link_local::PortAction::{self, AddAddress, RemoveAddress, RemoveRoute, SendArp, SetRoute};
+use crate::link_local::PortAction::{
+    self, AddAddress, RemoveAddress, RemoveRoute, SendArp, SetRoute,
+};
 use crate::link_local::{Ports, arp};
 use crate::sys::process::{Terminal, own_session, readable, unblock_signals};
 use crate::sys::{netlink, packet};
@@ -42,14 +44,26 @@ pub(super) fn take_addresses(timeout_s: u64, ports: &[String]) -> Result<i32, St
     }
     let ports = find(ports, until, timeout_s)?;
     let left = until.saturating_duration_since(Instant::now()).as_millis();
-    let keep = Helper::KeepLinkLocal { limit_ms: u64::try_from(left).unwrap_or(u64::MAX), ports };
+    let keep = Helper::KeepLinkLocal {
+        limit_ms: u64::try_from(left).unwrap_or(u64::MAX),
+        ports,
+    };
     let mut command = Command::new("/proc/self/exe");
     command.args(keep.words()).env_clear().current_dir("/");
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
     unblock_signals(&mut command);
     own_session(&mut command, Terminal::Plain);
-    let mut child = command.spawn().map_err(|e| format!("the keeper of the addresses: {e}"))?;
-    let lines = child.stdout.take().into_iter().flat_map(|out| BufReader::new(out).lines().map_while(Result::ok));
+    let mut child = command
+        .spawn()
+        .map_err(|e| format!("the keeper of the addresses: {e}"))?;
+    let lines = child
+        .stdout
+        .take()
+        .into_iter()
+        .flat_map(|out| BufReader::new(out).lines().map_while(Result::ok));
     for line in lines {
         if line.starts_with(PORT) {
             say(&line);
@@ -59,9 +73,17 @@ pub(super) fn take_addresses(timeout_s: u64, ports: &[String]) -> Result<i32, St
         return Ok(SUCCESS);
     }
     let mut why = String::new();
-    let _unreadable = child.stderr.take().map(|mut err| err.read_to_string(&mut why));
-    let ended = child.wait().map_or_else(|e| e.to_string(), |status| status.to_string());
-    Err(why.lines().last().map_or_else(|| format!("the keeper of the addresses: {ended}"), str::to_owned))
+    let _unreadable = child
+        .stderr
+        .take()
+        .map(|mut err| err.read_to_string(&mut why));
+    let ended = child
+        .wait()
+        .map_or_else(|e| e.to_string(), |status| status.to_string());
+    Err(why.lines().last().map_or_else(
+        || format!("the keeper of the addresses: {ended}"),
+        str::to_owned,
+    ))
 }
 
 /// Brings the ports up, and waits for their carriers: those that are named, or all cards, of which those without a carrier
@@ -72,7 +94,10 @@ fn find(ports: &[String], until: Instant, timeout_s: u64) -> Result<Vec<PortInUs
         let seen = cards(Path::new("/sys"));
         let every = [String::new()];
         let wanted = if ports.is_empty() { &every } else { ports };
-        let named: Vec<_> = wanted.iter().map(|card| (card, candidates(card, &seen))).collect();
+        let named: Vec<_> = wanted
+            .iter()
+            .map(|card| (card, candidates(card, &seen)))
+            .collect();
         let mut all: Vec<String> = Vec::new();
         for name in named.iter().flat_map(|(_, names)| names) {
             if !all.contains(name) {
@@ -84,17 +109,29 @@ fn find(ports: &[String], until: Instant, timeout_s: u64) -> Result<Vec<PortInUs
                 up.push(name.clone());
             }
         }
-        let with: Vec<_> = all.iter().filter(|name| up.contains(name) && has_carrier(name)).collect();
+        let with: Vec<_> = all
+            .iter()
+            .filter(|name| up.contains(name) && has_carrier(name))
+            .collect();
         if std::mem::replace(&mut had, with.len()) != with.len() {
             since = Instant::now();
         }
-        let missing = named.iter().find(|(_, names)| !names.iter().any(|name| with.contains(&name)));
+        let missing = named
+            .iter()
+            .find(|(_, names)| !names.iter().any(|name| with.contains(&name)));
         let is_late = Instant::now() + PROBING >= until;
         let is_settled = with.len() == all.len() || since.elapsed() >= SETTLE_TIME || is_late;
         match missing {
             None if !ports.is_empty() || is_settled => {
-                let port = |name: &String| PortInUse { name: name.clone(), late: !with.contains(&name) };
-                return Ok(all.iter().filter(|name| up.contains(name)).map(port).collect());
+                let port = |name: &String| PortInUse {
+                    name: name.clone(),
+                    late: !with.contains(&name),
+                };
+                return Ok(all
+                    .iter()
+                    .filter(|name| up.contains(name))
+                    .map(port)
+                    .collect());
             }
             Some((card, names)) if Instant::now() >= until => {
                 return Err(not_found(card, &seen, names, timeout_s));
@@ -108,7 +145,9 @@ fn find(ports: &[String], until: Instant, timeout_s: u64) -> Result<Vec<PortInUs
 fn bring_up(name: &str) -> io::Result<()> {
     let index = index_of(name)?;
     let (now, largest) = netlink::mtu(index)?;
-    if let Some(wanted) = largest.map(|largest| largest.min(LARGEST_MTU)).filter(|wanted| *wanted != now)
+    if let Some(wanted) = largest
+        .map(|largest| largest.min(LARGEST_MTU))
+        .filter(|wanted| *wanted != now)
         && let Err(e) = netlink::request(&netlink::set_mtu(index, wanted))
     {
         // The port works with the MTU that it has, and the stage's line shows it.
@@ -144,7 +183,15 @@ impl Link {
         let mac = Mac::parse(mac.trim()).ok_or_else(|| io::Error::other("no Ethernet address"))?;
         let (mtu, _) = netlink::mtu(index)?;
         let (name, socket) = (name.clone(), packet::arp_socket(index)?);
-        Ok(Self { name, index, mac, mtu, socket, is_awaited, is_left_out: false })
+        Ok(Self {
+            name,
+            index,
+            mac,
+            mtu,
+            socket,
+            is_awaited,
+            is_left_out: false,
+        })
     }
 
     /// Performs the action; returns a description of it, and its result.
@@ -159,7 +206,10 @@ impl Link {
                 (format!("address {own}"), taken)
             }
             RemoveAddress(_, own) => {
-                log(&format!("{}: {own} is in use elsewhere and given up", self.name));
+                log(&format!(
+                    "{}: {own} is in use elsewhere and given up",
+                    self.name
+                ));
                 let given_up = netlink::request(&netlink::link_local(self.index, own, false));
                 (format!("giving up {own}"), given_up)
             }
@@ -182,7 +232,12 @@ pub(super) fn keep_addresses(limit: Duration, ports: &[PortInUse]) -> Result<i32
     let open = |port: &PortInUse| Link::open(port).map_err(|e| format!("{}: {e}", port.name));
     let links: Vec<Link> = ports.iter().map(open).collect::<Result<_, _>>()?;
     let macs: Vec<_> = links.iter().map(|link| link.mac).collect();
-    let mut keeper = AddressKeeper { links, ports: Ports::new(&macs), last_failure: None, is_ready: false };
+    let mut keeper = AddressKeeper {
+        links,
+        ports: Ports::new(&macs),
+        last_failure: None,
+        is_ready: false,
+    };
     let mut next_check = Instant::now();
     loop {
         let now = Instant::now();
@@ -195,7 +250,10 @@ pub(super) fn keep_addresses(limit: Duration, ports: &[PortInUse]) -> Result<i32
         if !keeper.is_ready {
             keeper.report(now >= until)?;
         }
-        let next = keeper.ports.next().map_or(next_check, |next| next.min(next_check));
+        let next = keeper
+            .ports
+            .next()
+            .map_or(next_check, |next| next.min(next_check));
         keeper.listen(next.saturating_duration_since(Instant::now()));
     }
 }
@@ -210,7 +268,10 @@ struct AddressKeeper {
 impl AddressKeeper {
     fn check_carriers(&mut self, now: Instant) {
         for at in 0..self.links.len() {
-            let is_up = self.links.get(at).is_some_and(|link| !link.is_left_out && has_carrier(&link.name));
+            let is_up = self
+                .links
+                .get(at)
+                .is_some_and(|link| !link.is_left_out && has_carrier(&link.name));
             let actions = self.ports.set_carrier(at, is_up, now);
             self.perform(actions, now);
         }
@@ -219,10 +280,16 @@ impl AddressKeeper {
     /// Waits for packets, and handles those that arrived.
     fn listen(&mut self, limit: Duration) {
         let sockets: Vec<_> = self.links.iter().map(|link| link.socket.as_fd()).collect();
-        for (at, _) in readable(&sockets, Some(limit)).into_iter().enumerate().filter(|(_, ready)| *ready) {
+        for (at, _) in readable(&sockets, Some(limit))
+            .into_iter()
+            .enumerate()
+            .filter(|(_, ready)| *ready)
+        {
             // A flood on one port must not hold up the others.
             for _ in 0..32 {
-                let Some(link) = self.links.get(at) else { break };
+                let Some(link) = self.links.get(at) else {
+                    break;
+                };
                 let frame = match packet::receive(&link.socket) {
                     Ok(Some(frame)) => frame,
                     Ok(None) => break,
@@ -243,9 +310,14 @@ impl AddressKeeper {
     fn perform(&mut self, actions: Vec<PortAction>, now: Instant) {
         let mut refused = Vec::new();
         for action in actions {
-            let (SendArp(at, ..) | AddAddress(at, _) | RemoveAddress(at, _) | SetRoute(at, ..) | RemoveRoute(at, ..)) =
-                action;
-            let Some(link) = self.links.get(at).filter(|_| !refused.contains(&at)) else { continue };
+            let (SendArp(at, ..)
+            | AddAddress(at, _)
+            | RemoveAddress(at, _)
+            | SetRoute(at, ..)
+            | RemoveRoute(at, ..)) = action;
+            let Some(link) = self.links.get(at).filter(|_| !refused.contains(&at)) else {
+                continue;
+            };
             let (what, done) = link.perform(action);
             let Err(e) = done else { continue };
             match action {
@@ -265,7 +337,8 @@ impl AddressKeeper {
     /// Prints the ports and the line once every port with a carrier has its address. When `is_late`, it no longer waits for
     /// the other ports, and a port that must have an address and has none is an error.
     fn report(&mut self, is_late: bool) -> Result<(), String> {
-        let (mut names, mut have, mut missing, mut on_the_way) = (Vec::new(), Vec::new(), Vec::new(), false);
+        let (mut names, mut have, mut missing, mut on_the_way) =
+            (Vec::new(), Vec::new(), Vec::new(), false);
         for (link, own) in self.links.iter().zip(self.ports.addresses()) {
             match own {
                 Some(own) => {
@@ -281,10 +354,19 @@ impl AddressKeeper {
             say(&have.join(", "));
             self.is_ready = true;
             let used: Vec<_> = self.ports.addresses().map(|own| own.is_some()).collect();
-            self.links.iter_mut().zip(used).for_each(|(link, is_used)| link.is_left_out = !is_used);
+            self.links
+                .iter_mut()
+                .zip(used)
+                .for_each(|(link, is_used)| link.is_left_out = !is_used);
         } else if is_late {
-            let why = self.last_failure.as_ref().map_or_else(String::new, |why| format!(" ({why})"));
-            return Err(format!("no link-local address in time: {}{why}", missing.join(" ")));
+            let why = self
+                .last_failure
+                .as_ref()
+                .map_or_else(String::new, |why| format!(" ({why})"));
+            return Err(format!(
+                "no link-local address in time: {}{why}",
+                missing.join(" ")
+            ));
         }
         Ok(())
     }
@@ -293,5 +375,6 @@ impl AddressKeeper {
 /// Writes a line to the kernel's log: process 1 reads this child's output only until it is ready.
 fn log(line: &str) {
     let log = OpenOptions::new().write(true).open("/dev/kmsg");
-    let _no_log = log.and_then(|mut log| log.write_all(format!("<6>firstlight: {line}\n").as_bytes()));
+    let _no_log =
+        log.and_then(|mut log| log.write_all(format!("<6>firstlight: {line}\n").as_bytes()));
 }

@@ -28,14 +28,18 @@ pub(super) fn keep(lines: &[String]) -> Result<i32, String> {
     if backend.trim() != "efi_pstore" {
         return Err(format!("{BACKEND}: {}, not efi_pstore", backend.trim()));
     }
-    let folder = firmware::variables().ok_or_else(|| format!("{EFI_VARIABLES}: not variables of this machine"))?;
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
+    let folder = firmware::variables()
+        .ok_or_else(|| format!("{EFI_VARIABLES}: not variables of this machine"))?;
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |time| time.as_secs());
     let path = folder.join(variable(now));
     let mut bytes = ATTRIBUTES.to_le_bytes().to_vec();
     bytes.extend(record(lines).into_bytes());
     let file = OpenOptions::new().write(true).create_new(true).open(&path);
     // One write, because each write sets the whole variable.
-    file.and_then(|mut file| file.write_all(&bytes)).map_err(|e| format!("{}: {e}", path.display()))?;
+    file.and_then(|mut file| file.write_all(&bytes))
+        .map_err(|e| format!("{}: {e}", path.display()))?;
     Ok(SUCCESS)
 }
 
@@ -47,7 +51,10 @@ fn variable(seconds: u64) -> String {
 
 fn record(lines: &[String]) -> String {
     let mut text: String = lines.iter().map(|line| format!("{OURS}{line}\n")).collect();
-    let cut = (0..=LARGEST.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+    let cut = (0..=LARGEST.min(text.len()))
+        .rev()
+        .find(|at| text.is_char_boundary(*at))
+        .unwrap_or(0);
     text.truncate(cut);
     text
 }
@@ -63,7 +70,8 @@ pub(super) fn show(to: &str) -> Result<i32, String> {
     for name in names {
         let path = Path::new(PSTORE).join(&name);
         let bytes = fs::read(&path).map_err(|e| format!("{}: {e}", path.display()))?;
-        write_atomically(&Path::new(to).join(&name), &bytes).map_err(|e| format!("{to}/{name}: {e}"))?;
+        write_atomically(&Path::new(to).join(&name), &bytes)
+            .map_err(|e| format!("{to}/{name}: {e}"))?;
         let (lines, ours) = shown(&name, &String::from_utf8_lossy(&bytes));
         lines.iter().for_each(|line| say(line));
         if ours {
@@ -75,12 +83,26 @@ pub(super) fn show(to: &str) -> Result<i32, String> {
 
 /// The lines to print for a record, and whether it is ours.
 fn shown(name: &str, text: &str) -> (Vec<String>, bool) {
-    let ours: Vec<_> = text.lines().filter_map(|line| line.strip_prefix(OURS)).map(str::to_owned).collect();
+    let ours: Vec<_> = text
+        .lines()
+        .filter_map(|line| line.strip_prefix(OURS))
+        .map(str::to_owned)
+        .collect();
     if !ours.is_empty() {
         return (ours, true);
     }
-    let last = text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("empty");
-    (vec![format!("{name} is a record of a kernel, and stays: {}", last.trim())], false)
+    let last = text
+        .lines()
+        .rev()
+        .find(|line| !line.trim().is_empty())
+        .unwrap_or("empty");
+    (
+        vec![format!(
+            "{name} is a record of a kernel, and stays: {}",
+            last.trim()
+        )],
+        false,
+    )
 }
 
 #[cfg(test)]
@@ -90,7 +112,11 @@ mod tests {
     #[test]
     fn a_record_fits_and_its_lines_come_back() {
         let long = "x".repeat(900);
-        let text = record(&["ERROR     INIT-CONFIG: a: b".to_owned(), long.clone(), "\u{e9}".repeat(200)]);
+        let text = record(&[
+            "ERROR     INIT-CONFIG: a: b".to_owned(),
+            long.clone(),
+            "\u{e9}".repeat(200),
+        ]);
         assert!(text.len() <= LARGEST && text.len() > LARGEST - 2);
         let (lines, ours) = shown("dmesg-efi_pstore-1", &text);
         assert!(ours);
@@ -99,10 +125,15 @@ mod tests {
 
     #[test]
     fn a_kernels_record_is_shown_and_stays() {
-        let (lines, ours) = shown("dmesg-efi_pstore-7", "Panic#1 Part1\n<0>[ 1.0] Kernel panic - not syncing\n\n");
+        let (lines, ours) = shown(
+            "dmesg-efi_pstore-7",
+            "Panic#1 Part1\n<0>[ 1.0] Kernel panic - not syncing\n\n",
+        );
         assert_eq!(
             lines,
-            ["dmesg-efi_pstore-7 is a record of a kernel, and stays: <0>[ 1.0] Kernel panic - not syncing"]
+            [
+                "dmesg-efi_pstore-7 is a record of a kernel, and stays: <0>[ 1.0] Kernel panic - not syncing"
+            ]
         );
         assert!(!ours);
     }

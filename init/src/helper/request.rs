@@ -214,7 +214,10 @@ impl Helper {
     #[must_use]
     pub fn words(&self) -> [String; 2] {
         // Text, numbers and lists of them cannot fail to be written; an empty word would be refused by the child.
-        [WORD.to_owned(), serde_json::to_string(self).unwrap_or_default()]
+        [
+            WORD.to_owned(),
+            serde_json::to_string(self).unwrap_or_default(),
+        ]
     }
 
     /// The request in a command line, with the words after it.
@@ -222,8 +225,14 @@ impl Helper {
     /// # Errors
     /// The word that is no request, and why.
     pub fn of<'a>(words: &'a [&'a str]) -> Option<Result<(Self, &'a [&'a str]), String>> {
-        let [WORD, request, rest @ ..] = words else { return None };
-        Some(serde_json::from_str(request).map(|helper| (helper, rest)).map_err(|e| format!("helper {request}: {e}")))
+        let [WORD, request, rest @ ..] = words else {
+            return None;
+        };
+        Some(
+            serde_json::from_str(request)
+                .map(|helper| (helper, rest))
+                .map_err(|e| format!("helper {request}: {e}")),
+        )
     }
 }
 
@@ -236,10 +245,17 @@ mod tests {
 
     #[test]
     fn a_request_comes_out_of_its_command_line_as_it_was() {
-        let partition = Partition { place: "LABEL=A \"b\"".to_owned(), disks: AllowedDisks::RemovableOrBoot };
+        let partition = Partition {
+            place: "LABEL=A \"b\"".to_owned(),
+            disks: AllowedDisks::RemovableOrBoot,
+        };
         for helper in [
             Helper::Unmount,
-            Helper::FetchConfig { partition: partition.clone(), wait_s: 10, signed: true },
+            Helper::FetchConfig {
+                partition: partition.clone(),
+                wait_s: 10,
+                signed: true,
+            },
             Helper::ReadMark(None),
             Helper::ReadMark(Some(partition)),
             Helper::KeepFault(vec!["a\nb".to_owned()]),
@@ -264,7 +280,10 @@ mod tests {
             ("unmount", "expected value"),
             ("\"reboot\"", "unknown variant `reboot`"),
             ("{\"fetch-config\":{}}", "missing field `partition`"),
-            ("{\"read-mark\":{\"place\":\"LABEL=A\",\"disks\":\"every\"}}", "unknown variant `every`"),
+            (
+                "{\"read-mark\":{\"place\":\"LABEL=A\",\"disks\":\"every\"}}",
+                "unknown variant `every`",
+            ),
         ] {
             let said = Helper::of(&["helper", word]).unwrap().unwrap_err();
             assert!(said.starts_with(&format!("helper {word}: {why}")), "{said}");

@@ -19,13 +19,21 @@ pub(super) fn all() -> Result<i32, String> {
     }
     let text = fs::read_to_string(MOUNTS).map_err(|e| format!("{MOUNTS}: {e}"))?;
     let last_first = writable_mounts(&text).into_iter().rev();
-    let left: Vec<_> = last_first.filter_map(|at| unmount_or_protect(&at).err()).collect();
-    if left.is_empty() { Ok(SUCCESS) } else { Err(format!("stays mounted: {}", left.join(", "))) }
+    let left: Vec<_> = last_first
+        .filter_map(|at| unmount_or_protect(&at).err())
+        .collect();
+    if left.is_empty() {
+        Ok(SUCCESS)
+    } else {
+        Err(format!("stays mounted: {}", left.join(", ")))
+    }
 }
 
 fn unmount_or_protect(at: &Path) -> Result<(), String> {
     let failed = |e| format!("{}: {e}", at.display());
-    mount::unmount(at).or_else(|_| mount::make_read_only(at)).map_err(failed)
+    mount::unmount(at)
+        .or_else(|_| mount::make_read_only(at))
+        .map_err(failed)
 }
 
 /// The mount points of writable file systems on disks, in the order in which they were mounted, from the lines of
@@ -36,7 +44,10 @@ fn writable_mounts(mountinfo: &str) -> Vec<PathBuf> {
         let mut source = source.split(' ').skip(1);
         let (device, options) = (source.next()?, source.next()?);
         let is_written = device.starts_with("/dev/") && options.split(',').next() == Some("rw");
-        let at = mount.split(' ').nth(4).filter(|at| is_written && *at != "/")?;
+        let at = mount
+            .split(' ')
+            .nth(4)
+            .filter(|at| is_written && *at != "/")?;
         Some(PathBuf::from(unescaped(at)))
     };
     mountinfo.lines().filter_map(of_line).collect()
@@ -44,9 +55,16 @@ fn writable_mounts(mountinfo: &str) -> Vec<PathBuf> {
 
 /// Blanks, tabs, newlines and backslashes are written as three octal digits.
 fn unescaped(text: &str) -> String {
-    [(r"\040", " "), (r"\011", "\t"), (r"\012", "\n"), (r"\134", r"\")]
-        .iter()
-        .fold(text.to_owned(), |text, (code, plain)| text.replace(code, plain))
+    [
+        (r"\040", " "),
+        (r"\011", "\t"),
+        (r"\012", "\n"),
+        (r"\134", r"\"),
+    ]
+    .iter()
+    .fold(text.to_owned(), |text, (code, plain)| {
+        text.replace(code, plain)
+    })
 }
 
 #[cfg(test)]
@@ -63,6 +81,9 @@ mod tests {
                     33 1 8:3 / /image ro - ext4 /dev/sda3 ro\n\
                     34 1 8:2 / / rw - ext4 /dev/sda2 rw\n\
                     broken line - \n";
-        assert_eq!(writable_mounts(text), [PathBuf::from("/data"), PathBuf::from("/data/my files")]);
+        assert_eq!(
+            writable_mounts(text),
+            [PathBuf::from("/data"), PathBuf::from("/data/my files")]
+        );
     }
 }

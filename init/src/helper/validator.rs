@@ -13,8 +13,14 @@ use std::time::Duration;
 #[must_use]
 pub fn validator(config: &Validator, command: &[&str], deadline: Duration) -> ChildSpec {
     let mut args = Vec::new();
-    config.files.iter().for_each(|file| args.extend(["--config", file]));
-    config.set.iter().for_each(|word| args.extend(["--set", word]));
+    config
+        .files
+        .iter()
+        .for_each(|file| args.extend(["--config", file]));
+    config
+        .set
+        .iter()
+        .for_each(|word| args.extend(["--set", word]));
     args.extend(command);
     ChildSpec::new(paths::VALIDATOR, &args, deadline)
 }
@@ -23,7 +29,11 @@ pub fn validator(config: &Validator, command: &[&str], deadline: Duration) -> Ch
 /// passed the tests between the nodes replace those of this machine alone.
 #[must_use]
 pub fn environment(met: bool) -> ChildSpec {
-    let nodes = if met { &["--nodes", paths::NODES][..] } else { &[] };
+    let nodes = if met {
+        &["--nodes", paths::NODES][..]
+    } else {
+        &[]
+    };
     let words = [&["env", paths::REPORT, "--vllm", paths::VLLM], nodes].concat();
     ChildSpec::new(paths::VALIDATOR, &words, Duration::from_secs(20))
 }
@@ -44,18 +54,34 @@ pub struct PublishRequest<'a> {
 pub fn publish(config: &Network, report: &Report, what: &PublishRequest<'_>) -> ChildSpec {
     let words = publish_words(config, report, what);
     let words: Vec<_> = words.iter().map(String::as_str).collect();
-    ChildSpec::new(paths::VALIDATOR, &words, report.timeout_s + Duration::from_secs(10))
+    ChildSpec::new(
+        paths::VALIDATOR,
+        &words,
+        report.timeout_s + Duration::from_secs(10),
+    )
 }
 
 /// The arguments of `firstlight publish` that do not depend on the data partition.
-pub(super) fn publish_words<'a>(config: &'a Network, report: &'a Report, what: &'a PublishRequest<'a>) -> Vec<String> {
+pub(super) fn publish_words<'a>(
+    config: &'a Network,
+    report: &'a Report,
+    what: &'a PublishRequest<'a>,
+) -> Vec<String> {
     let mut words = vec!["publish", what.file, "--verdict", what.verdict];
-    let (keep, timeout) = (report.keep.to_string(), report.timeout_s.as_secs().to_string());
+    let (keep, timeout) = (
+        report.keep.to_string(),
+        report.timeout_s.as_secs().to_string(),
+    );
     words.extend(["--keep", &keep]);
     words.extend(report.key_file.iter().flat_map(|file| ["--key-file", file]));
     if let Some(url) = &report.url {
         words.extend(["--url", url, "--timeout", &timeout]);
-        words.extend(report.token_file.iter().flat_map(|file| ["--token-file", file]));
+        words.extend(
+            report
+                .token_file
+                .iter()
+                .flat_map(|file| ["--token-file", file]),
+        );
         words.extend(config.ca.iter().flat_map(|ca| ["--ca", ca]));
         words.extend(what.offline.iter().flat_map(|why| ["--offline", why]));
     }
@@ -86,17 +112,42 @@ pub fn fetch_signature(url: &str, to: &str, config: &Network) -> ChildSpec {
 #[must_use]
 pub fn fetch_root(remote: &RemoteSource, mib: u64, config: &Network) -> ChildSpec {
     let (largest, timeout) = ((mib << 20).to_string(), ROOT.to_string());
-    let more = ["--largest", &largest, "--timeout", &timeout, "--progress", "5"];
-    fetching(remote, paths::FETCHED_ROOT, config, &more, Duration::from_secs(ROOT + 10))
+    let more = [
+        "--largest",
+        &largest,
+        "--timeout",
+        &timeout,
+        "--progress",
+        "5",
+    ];
+    fetching(
+        remote,
+        paths::FETCHED_ROOT,
+        config,
+        &more,
+        Duration::from_secs(ROOT + 10),
+    )
 }
 
-fn fetching(remote: &RemoteSource, to: &str, config: &Network, more: &[&str], deadline: Duration) -> ChildSpec {
+fn fetching(
+    remote: &RemoteSource,
+    to: &str,
+    config: &Network,
+    more: &[&str],
+    deadline: Duration,
+) -> ChildSpec {
     let mut words = vec!["--sha256", remote.sha256.as_str()];
     words.extend(more);
     fetching_as(&remote.url, &words, to, config, deadline)
 }
 
-fn fetching_as(url: &str, how: &[&str], to: &str, config: &Network, deadline: Duration) -> ChildSpec {
+fn fetching_as(
+    url: &str,
+    how: &[&str],
+    to: &str,
+    config: &Network,
+    deadline: Duration,
+) -> ChildSpec {
     let mut words = vec!["fetch", url, "--output", to];
     words.extend(config.ca.iter().flat_map(|ca| ["--ca", ca]));
     words.extend(how);
@@ -118,10 +169,16 @@ mod tests {
 
     #[test]
     fn the_folder_that_allows_vllm_no_pair_is_where_the_validator_writes_it() {
-        assert_eq!(crate::environment::VLLM_NONE, format!("{}/none", paths::VLLM));
+        assert_eq!(
+            crate::environment::VLLM_NONE,
+            format!("{}/none", paths::VLLM)
+        );
         let alone = ["env", paths::REPORT, "--vllm", paths::VLLM];
         assert_eq!(environment(false).args, alone);
-        assert_eq!(environment(true).args, [&alone[..], &["--nodes", paths::NODES]].concat());
+        assert_eq!(
+            environment(true).args,
+            [&alone[..], &["--nodes", paths::NODES]].concat()
+        );
     }
 
     #[test]
@@ -133,14 +190,25 @@ mod tests {
                 text: text.to_owned(),
             };
             let config = crate::config::build(&[file], &[]).unwrap();
-            let what = PublishRequest { file: "r", verdict: "PASS", offline: None };
+            let what = PublishRequest {
+                file: "r",
+                verdict: "PASS",
+                offline: None,
+            };
             publish_words(&config.network, &config.report, &what)
         };
-        assert!(words("[report]\nkey_file = \"/etc/key\"\n").ends_with(&["--key-file", "/etc/key"].map(String::from)));
+        assert!(
+            words("[report]\nkey_file = \"/etc/key\"\n")
+                .ends_with(&["--key-file", "/etc/key"].map(String::from))
+        );
         assert!(!words("").iter().any(|word| word == "--key-file"));
         let token = "[report]\nurl = \"http://h/\"\ntoken_file = \"/etc/token\"\n";
         assert!(words(token).ends_with(&["--token-file", "/etc/token"].map(String::from)));
-        assert!(!words("[report]\nurl = \"http://h/\"\n").iter().any(|word| word == "--token-file"));
+        assert!(
+            !words("[report]\nurl = \"http://h/\"\n")
+                .iter()
+                .any(|word| word == "--token-file")
+        );
     }
 
     #[test]
@@ -152,6 +220,11 @@ mod tests {
             meeting: None,
         };
         let spec = validator(&config, &["validate"], Duration::ZERO);
-        assert_eq!(spec.args, ["--config", "a", "--config", "b", "--set", "x.y=1", "validate"]);
+        assert_eq!(
+            spec.args,
+            [
+                "--config", "a", "--config", "b", "--set", "x.y=1", "validate"
+            ]
+        );
     }
 }

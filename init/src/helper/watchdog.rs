@@ -53,7 +53,8 @@ pub(super) fn arm(hardware: bool, software: bool, timeout_s: u32) -> Result<i32,
         let is_guest = is_guest(&fs::read_to_string("/proc/cpuinfo").unwrap_or_default());
         open_all(&drivers, (hardware, software), is_guest, &mut reasons)
     } else {
-        reasons.push("a watchdog outlives a process id namespace, so none is used in one".to_owned());
+        reasons
+            .push("a watchdog outlives a process id namespace, so none is used in one".to_owned());
         Vec::new()
     };
     if found.is_empty() {
@@ -82,14 +83,33 @@ fn open_all(
     is_guest: bool,
     reasons: &mut Vec<String>,
 ) -> Vec<OpenDevice> {
-    let offered = if hardware && is_guest { open_offered(drivers, reasons) } else { None };
+    let offered = if hardware && is_guest {
+        open_offered(drivers, reasons)
+    } else {
+        None
+    };
     if offered.is_some() {
         return offered.into_iter().collect();
     }
-    let timer = |reasons: &mut Vec<String>| if software { open_software(drivers, reasons) } else { None };
-    let machine = |reasons: &mut Vec<String>| if hardware { open_hardware(drivers, reasons) } else { None };
+    let timer = |reasons: &mut Vec<String>| {
+        if software {
+            open_software(drivers, reasons)
+        } else {
+            None
+        }
+    };
+    let machine = |reasons: &mut Vec<String>| {
+        if hardware {
+            open_hardware(drivers, reasons)
+        } else {
+            None
+        }
+    };
     match is_guest {
-        true => timer(reasons).or_else(|| machine(reasons)).into_iter().collect(),
+        true => timer(reasons)
+            .or_else(|| machine(reasons))
+            .into_iter()
+            .collect(),
         false => machine(reasons).into_iter().chain(timer(reasons)).collect(),
     }
 }
@@ -105,9 +125,14 @@ fn arm_one((path, how, trust, device): OpenDevice, timeout_s: u32) -> Result<(),
         Err(_) => watchdog::timeout(device.as_fd()).map_err(|e| asked("its timeout", e))?,
     };
     if seconds < LEAST {
-        return Err(format!("{path}: measures at most {seconds} s; at least {LEAST} s are needed"));
+        return Err(format!(
+            "{path}: measures at most {seconds} s; at least {LEAST} s are needed"
+        ));
     }
-    say(&format!("{path} {how} {seconds} {trust} {}", String::from_utf8_lossy(&name)));
+    say(&format!(
+        "{path} {how} {seconds} {trust} {}",
+        String::from_utf8_lossy(&name)
+    ));
     Ok(())
 }
 
@@ -117,7 +142,11 @@ type OpenDevice = (String, &'static str, &'static str, File);
 /// The watchdog that hypervisors offer.
 fn open_offered(drivers: &Drivers, reasons: &mut Vec<String>) -> Option<OpenDevice> {
     drivers.load_for_devices(OFFERED.0, reasons);
-    open_core_device(|identity| identity.starts_with(OFFERED.1), RELIABLE, reasons)
+    open_core_device(
+        |identity| identity.starts_with(OFFERED.1),
+        RELIABLE,
+        reasons,
+    )
 }
 
 /// The machine's own watchdog: of its chipset, else of its management controller.
@@ -154,14 +183,29 @@ fn open_software(drivers: &Drivers, reasons: &mut Vec<String>) -> Option<OpenDev
 }
 
 /// The first device of the kernel's watchdog core that has such a name and can be opened.
-fn open_core_device(fits: impl Fn(&str) -> bool, trust: &'static str, reasons: &mut Vec<String>) -> Option<OpenDevice> {
-    let seen = device_names(Path::new(CLASS)).into_iter().filter(|(_, identity)| fits(identity));
-    seen.filter_map(|(name, _)| open(&format!("/dev/{name}"), DIRECT, trust, reasons)).next()
+fn open_core_device(
+    fits: impl Fn(&str) -> bool,
+    trust: &'static str,
+    reasons: &mut Vec<String>,
+) -> Option<OpenDevice> {
+    let seen = device_names(Path::new(CLASS))
+        .into_iter()
+        .filter(|(_, identity)| fits(identity));
+    seen.filter_map(|(name, _)| open(&format!("/dev/{name}"), DIRECT, trust, reasons))
+        .next()
 }
 
-fn open(path: &str, how: &'static str, trust: &'static str, reasons: &mut Vec<String>) -> Option<OpenDevice> {
+fn open(
+    path: &str,
+    how: &'static str,
+    trust: &'static str,
+    reasons: &mut Vec<String>,
+) -> Option<OpenDevice> {
     let opened = open_device(Path::new(path));
-    opened.map(|file| (path.to_owned(), how, trust, file)).map_err(|e| reasons.push(format!("{path}: {e}"))).ok()
+    opened
+        .map(|file| (path.to_owned(), how, trust, file))
+        .map_err(|e| reasons.push(format!("{path}: {e}")))
+        .ok()
 }
 
 /// The devices of the kernel's watchdog core with their names, in the order in which they were found.
@@ -172,7 +216,9 @@ fn device_names(class: &Path) -> Vec<(String, String)> {
         let identity = fs::read_to_string(class.join(&name).join("identity")).ok()?;
         Some((number, (name, identity.trim().to_owned())))
     };
-    let mut found: Vec<_> = entries.filter_map(|entry| named(entry.file_name().into_string().ok()?)).collect();
+    let mut found: Vec<_> = entries
+        .filter_map(|entry| named(entry.file_name().into_string().ok()?))
+        .collect();
     found.sort();
     found.into_iter().map(|(_, named)| named).collect()
 }
@@ -187,17 +233,31 @@ impl Drivers {
     /// Those of the running kernel. Without them, built-in drivers may still be used.
     fn of_this_kernel(reasons: &mut Vec<String>) -> Self {
         let folder = ModuleTree::running_kernel_dir();
-        let tree = ModuleTree::open(&folder).map_err(|why| reasons.push(why)).ok();
+        let tree = ModuleTree::open(&folder)
+            .map_err(|why| reasons.push(why))
+            .ok();
         let all = fs::read_to_string(folder.join("modules.alias")).unwrap_or_default();
-        Self { tree, aliases: relevant_aliases(&all) }
+        Self {
+            tree,
+            aliases: relevant_aliases(&all),
+        }
     }
 
     /// Loads the core so that a device keeps counting during a shutdown: it then also resets a machine that hangs in a reboot.
     fn load_core(&self, reasons: &mut Vec<String>) {
         // If the module's file is missing, either the core is built in, or loading a driver reports what is missing.
-        let files = self.tree.as_ref().and_then(|tree| tree.files("watchdog").ok()).unwrap_or_default();
-        match files.iter().try_for_each(|file| insert(file, "stop_on_reboot=0")) {
-            Err(e) if e.kind() != io::ErrorKind::AlreadyExists => reasons.push(format!("watchdog: {e}")),
+        let files = self
+            .tree
+            .as_ref()
+            .and_then(|tree| tree.files("watchdog").ok())
+            .unwrap_or_default();
+        match files
+            .iter()
+            .try_for_each(|file| insert(file, "stop_on_reboot=0"))
+        {
+            Err(e) if e.kind() != io::ErrorKind::AlreadyExists => {
+                reasons.push(format!("watchdog: {e}"));
+            }
             Ok(()) | Err(_) => {}
         }
     }
@@ -205,7 +265,11 @@ impl Drivers {
     fn load(&self, module: &str, reasons: &mut Vec<String>) {
         let why = self.tree.as_ref().and_then(|tree| tree.load(module).err());
         // Each pass gives the same reason.
-        reasons.extend(why.filter(|why| !reasons.contains(why)).into_iter().collect::<Vec<_>>());
+        reasons.extend(
+            why.filter(|why| !reasons.contains(why))
+                .into_iter()
+                .collect::<Vec<_>>(),
+        );
     }
 
     /// Loads those of `drivers` that have a device in this machine; returns whether there is one.
@@ -220,12 +284,19 @@ impl Drivers {
 fn relevant_aliases(aliases: &str) -> String {
     let known = |module: &str| CHIPSETS.contains(&module) || CONTROLLERS.contains(&module);
     let ours = |line: &&str| line.split_whitespace().last().is_some_and(known);
-    aliases.lines().filter(ours).map(|line| format!("{line}\n")).collect()
+    aliases
+        .lines()
+        .filter(ours)
+        .map(|line| format!("{line}\n"))
+        .collect()
 }
 
 /// Those of `drivers` that claim one of the devices, each once.
 fn matching_drivers(aliases: &str, drivers: &[&str], devices: &[String]) -> Vec<String> {
-    let mut found: Vec<_> = devices.iter().flat_map(|device| alias::modules_for(aliases, device)).collect();
+    let mut found: Vec<_> = devices
+        .iter()
+        .flat_map(|device| alias::modules_for(aliases, device))
+        .collect();
     found.retain(|module| drivers.contains(&module.as_str()));
     found.sort();
     found.dedup();
@@ -234,7 +305,10 @@ fn matching_drivers(aliases: &str, drivers: &[&str], devices: &[String]) -> Vec<
 
 /// The modaliases of the devices on the buses to which watchdogs and their controllers are attached.
 fn modaliases(sys: &Path) -> Vec<String> {
-    ["pci", "platform"].into_iter().flat_map(|bus| alias::devices(sys, bus)).collect()
+    ["pci", "platform"]
+        .into_iter()
+        .flat_map(|bus| alias::devices(sys, bus))
+        .collect()
 }
 
 /// Takes the device from standard input and closes it, stopped or running; then checks that it is.
@@ -243,8 +317,12 @@ pub(super) fn release(end: WatchdogEnd, path: &str) -> Result<i32, String> {
         WatchdogEnd::Disarm => (b"V", "inactive"),
         WatchdogEnd::Keep => (&[0], "active"),
     };
-    let device = descriptors::receive_all(io::stdin().as_fd()).pop().ok_or("no open device came")?;
-    File::from(device).write_all(last).map_err(|e| format!("{path}: {e}"))?;
+    let device = descriptors::receive_all(io::stdin().as_fd())
+        .pop()
+        .ok_or("no open device came")?;
+    File::from(device)
+        .write_all(last)
+        .map_err(|e| format!("{path}: {e}"))?;
     let name = path.rsplit('/').next().unwrap_or(path);
     match fs::read_to_string(format!("{CLASS}/{name}/state")) {
         Ok(state) if state.trim() == wanted => {}
@@ -257,8 +335,13 @@ pub(super) fn release(end: WatchdogEnd, path: &str) -> Result<i32, String> {
 
 /// Pets the device that is standard input, once.
 pub(super) fn pet() -> Result<i32, String> {
-    let device = io::stdin().as_fd().try_clone_to_owned().map_err(|e| e.to_string())?;
-    File::from(device).write_all(&[0]).map_err(|e| e.to_string())?;
+    let device = io::stdin()
+        .as_fd()
+        .try_clone_to_owned()
+        .map_err(|e| e.to_string())?;
+    File::from(device)
+        .write_all(&[0])
+        .map_err(|e| e.to_string())?;
     Ok(SUCCESS)
 }
 
@@ -272,21 +355,38 @@ mod tests {
         let aliases = "alias pci:v00008086d00002918sv*sd*bc*sc*i* lpc_ich\nalias pci:v00008086d* snd_hda\n\
                        alias pci:v00008086d000025ABsv*sd*bc*sc*i* i6300esb\nalias platform:iTCO_wdt iTCO_wdt\n";
         let sys = files(&[
-            ("bus/pci/devices/0000:00:1f.0/modalias", "pci:v00008086d00002918sv0sd0bc06sc01i00\n"),
-            ("bus/pci/devices/0000:01:1f.0/modalias", "pci:v00008086d00002918sv0sd0bc06sc01i00\n"),
-            ("bus/platform/devices/iTCO_wdt.1.auto/modalias", "platform:iTCO_wdt\n"),
-            ("bus/usb/devices/x/modalias", "pci:v00008086d000025ABsv0sd0bc0sc0i0\n"),
+            (
+                "bus/pci/devices/0000:00:1f.0/modalias",
+                "pci:v00008086d00002918sv0sd0bc06sc01i00\n",
+            ),
+            (
+                "bus/pci/devices/0000:01:1f.0/modalias",
+                "pci:v00008086d00002918sv0sd0bc06sc01i00\n",
+            ),
+            (
+                "bus/platform/devices/iTCO_wdt.1.auto/modalias",
+                "platform:iTCO_wdt\n",
+            ),
+            (
+                "bus/usb/devices/x/modalias",
+                "pci:v00008086d000025ABsv0sd0bc0sc0i0\n",
+            ),
         ]);
         let devices = modaliases(sys.path());
         let aliases = relevant_aliases(aliases);
         assert_eq!(aliases.lines().count(), 3);
-        assert_eq!(matching_drivers(&aliases, CHIPSETS, &devices), ["iTCO_wdt", "lpc_ich"]);
+        assert_eq!(
+            matching_drivers(&aliases, CHIPSETS, &devices),
+            ["iTCO_wdt", "lpc_ich"]
+        );
         assert_eq!(matching_drivers(&aliases, CONTROLLERS, &devices), [""; 0]);
     }
 
     #[test]
     fn a_guest_is_known_by_the_processors_flag() {
-        let cpuinfo = |flags: &str| format!("processor\t: 0\nflags\t\t: fpu {flags} sse2\nbugs\t\t: hypervisor\n");
+        let cpuinfo = |flags: &str| {
+            format!("processor\t: 0\nflags\t\t: fpu {flags} sse2\nbugs\t\t: hypervisor\n")
+        };
         assert!(is_guest(&cpuinfo("hypervisor")));
         assert!(!is_guest(&cpuinfo("hypervisors")));
         assert!(!is_guest("Features\t: fp asimd\n"));
@@ -301,7 +401,10 @@ mod tests {
             ("watchdog3/state", "inactive\n"),
         ]);
         let named = |name: &str, identity: &str| (name.to_owned(), identity.to_owned());
-        let in_order = [named("watchdog2", SOFTWARE), named("watchdog10", "iTCO_wdt")];
+        let in_order = [
+            named("watchdog2", SOFTWARE),
+            named("watchdog10", "iTCO_wdt"),
+        ];
         assert_eq!(device_names(class.path()), in_order);
         assert_eq!(device_names(Path::new("/none")), []);
     }

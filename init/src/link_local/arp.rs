@@ -44,7 +44,8 @@ pub fn parse(frame: &[u8]) -> Option<ArpPacket> {
     let target = array::<4>(frame, 38)?;
     // The lowest bit of the first byte marks an address of a group.
     let is_one = mac != [0; 6] && mac.first().is_some_and(|byte| byte & 1 == 0);
-    let is_valid = kind == ARP && header == ETHERNET_IPV4 && (operation == REQUEST || operation == REPLY);
+    let is_valid =
+        kind == ARP && header == ETHERNET_IPV4 && (operation == REQUEST || operation == REPLY);
     (is_valid && is_one).then(|| ArpPacket {
         mac: Mac::new(mac),
         sender: sender.into(),
@@ -89,7 +90,11 @@ impl RandomSequence {
     /// The sequence of a port.
     #[must_use]
     pub fn seeded_by(mac: Mac) -> Self {
-        Self(mac.bytes().iter().fold(0, |seed, byte| seed << 8 | u64::from(*byte)))
+        Self(
+            mac.bytes()
+                .iter()
+                .fold(0, |seed, byte| seed << 8 | u64::from(*byte)),
+        )
     }
 
     fn next(&mut self) -> u64 {
@@ -127,11 +132,19 @@ mod tests {
         let (own, address) = (mac("52:54:00:12:34:56"), Ipv4Addr::new(169, 254, 7, 9));
         let probe = request(own, Ipv4Addr::UNSPECIFIED, address);
         assert_eq!(probe.len(), FRAME);
-        let packet = ArpPacket { mac: own, sender: Ipv4Addr::UNSPECIFIED, target: address, is_request: true };
+        let packet = ArpPacket {
+            mac: own,
+            sender: Ipv4Addr::UNSPECIFIED,
+            target: address,
+            is_request: true,
+        };
         assert_eq!(parse(&probe), Some(packet));
         assert!(packet.is_probe());
         let announcement = [request(own, address, address), vec![0; 18]].concat();
-        let packet = ArpPacket { sender: address, ..packet };
+        let packet = ArpPacket {
+            sender: address,
+            ..packet
+        };
         assert_eq!(parse(&announcement), Some(packet));
         assert!(!packet.is_probe());
     }
@@ -145,7 +158,16 @@ mod tests {
             assert_eq!(parse(&good[..length]), None, "{length} bytes");
         }
         // Protocol, hardware, lengths of addresses, operation, a group as the sender.
-        for (at, byte) in [(12, 0x86), (15, 6), (17, 1), (18, 8), (19, 16), (21, 3), (21, 0), (22, 0x53)] {
+        for (at, byte) in [
+            (12, 0x86),
+            (15, 6),
+            (17, 1),
+            (18, 8),
+            (19, 16),
+            (21, 3),
+            (21, 0),
+            (22, 0x53),
+        ] {
             let mut bad = good.clone();
             bad[at] = byte;
             assert_eq!(parse(&bad), None, "byte {at} = {byte:#x}");
@@ -163,7 +185,9 @@ mod tests {
         };
         let first = one("52:54:00:12:34:56");
         assert!(first.iter().all(|address| is_usable(*address)));
-        assert!(first.iter().any(|a| a.octets()[2] == 254) && first.iter().any(|a| a.octets()[2] == 1));
+        assert!(
+            first.iter().any(|a| a.octets()[2] == 254) && first.iter().any(|a| a.octets()[2] == 1)
+        );
         assert_eq!(first, one("52:54:00:12:34:56"));
         assert_ne!(first[0], one("52:54:00:12:34:57")[0]);
         for bad in ["169.254.0.9", "169.254.255.1", "10.0.0.1", "0.0.0.0"] {

@@ -46,7 +46,10 @@ impl Ports {
     /// Ports with these Ethernet addresses, without a carrier.
     #[must_use]
     pub fn new(macs: &[Mac]) -> Self {
-        let mut all = Self { ports: Vec::new(), peers: BTreeMap::new() };
+        let mut all = Self {
+            ports: Vec::new(),
+            peers: BTreeMap::new(),
+        };
         for mac in macs {
             let mut random = RandomSequence::seeded_by(*mac);
             let address = all.free_address(&mut random);
@@ -68,20 +71,35 @@ impl Ports {
 
     /// The address of each port that has one in use.
     pub fn addresses(&self) -> impl Iterator<Item = Option<Ipv4Addr>> {
-        self.ports.iter().map(|port| port.is_used().then_some(port.address))
+        self.ports
+            .iter()
+            .map(|port| port.is_used().then_some(port.address))
     }
 
     /// When [`Ports::tick`] next has something to do.
     #[must_use]
     pub fn next(&self) -> Option<Instant> {
-        let of_ports = self.ports.iter().flat_map(|port| [port.due, port.answer_due]).flatten();
-        of_ports.chain(self.peers.values().filter_map(|peer| peer.elsewhere.map(|(_, at)| at))).min()
+        let of_ports = self
+            .ports
+            .iter()
+            .flat_map(|port| [port.due, port.answer_due])
+            .flatten();
+        of_ports
+            .chain(
+                self.peers
+                    .values()
+                    .filter_map(|peer| peer.elsewhere.map(|(_, at)| at)),
+            )
+            .min()
     }
 
     /// Records the carrier of a port. After a new carrier, an address in use is announced again, because the cable may lead
     /// elsewhere.
     pub fn set_carrier(&mut self, at: usize, is_up: bool, now: Instant) -> Vec<PortAction> {
-        let is_used = self.ports.get_mut(at).is_some_and(|port| port.set_carrier(is_up, now));
+        let is_used = self
+            .ports
+            .get_mut(at)
+            .is_some_and(|port| port.set_carrier(is_up, now));
         if is_used { self.routes(at) } else { Vec::new() }
     }
 
@@ -111,7 +129,11 @@ impl Ports {
         for (address, peer) in &mut self.peers {
             if let Some((to, _)) = peer.elsewhere.filter(|(_, due)| now >= *due) {
                 (peer.port, peer.heard, peer.elsewhere) = (to, now, None);
-                actions.extend(self.ports.get_mut(to).and_then(|port| port.add_peer(to, *address, now)));
+                actions.extend(
+                    self.ports
+                        .get_mut(to)
+                        .and_then(|port| port.add_peer(to, *address, now)),
+                );
             }
         }
         actions
@@ -123,15 +145,28 @@ impl Ports {
         if self.ports.iter().any(|port| port.mac == packet.mac) {
             return Vec::new();
         }
-        let claimed = if packet.is_probe() { packet.target } else { packet.sender };
-        let ours = self.ports.iter().position(|port| port.claims(claimed, packet.is_probe()));
+        let claimed = if packet.is_probe() {
+            packet.target
+        } else {
+            packet.sender
+        };
+        let ours = self
+            .ports
+            .iter()
+            .position(|port| port.claims(claimed, packet.is_probe()));
         if let Some(ours) = ours {
             return self.conflict(ours, at, now);
         }
-        if let Some(unplugged) = self.ports.iter().position(|port| port.address == packet.sender) {
+        if let Some(unplugged) = self
+            .ports
+            .iter()
+            .position(|port| port.address == packet.sender)
+        {
             self.choose_address(unplugged);
         }
-        let Some(port) = self.ports.get_mut(at) else { return Vec::new() };
+        let Some(port) = self.ports.get_mut(at) else {
+            return Vec::new();
+        };
         if packet.is_probe() {
             // It has just started, and knows of no peer.
             port.schedule_answer(now);
@@ -152,8 +187,20 @@ impl Ports {
             }
             None => {
                 let added = port.add_peer(at, packet.sender, now);
-                let removed = if peers >= MOST_PEERS { self.forget_one() } else { None };
-                self.peers.insert(packet.sender, Peer { port: at, heard: now, again: false, elsewhere: None });
+                let removed = if peers >= MOST_PEERS {
+                    self.forget_one()
+                } else {
+                    None
+                };
+                self.peers.insert(
+                    packet.sender,
+                    Peer {
+                        port: at,
+                        heard: now,
+                        again: false,
+                        elsewhere: None,
+                    },
+                );
                 return removed.into_iter().chain(added).collect();
             }
         }
@@ -163,7 +210,10 @@ impl Ports {
     /// Forgets the peer that was heard longest ago, of those that were heard only once if there are any: packets with addresses
     /// of nobody must not keep other machines out.
     fn forget_one(&mut self) -> Option<PortAction> {
-        let (address, _) = self.peers.iter().min_by_key(|(_, peer)| (peer.again, peer.heard))?;
+        let (address, _) = self
+            .peers
+            .iter()
+            .min_by_key(|(_, peer)| (peer.again, peer.heard))?;
         let address = *address;
         let peer = self.peers.remove(&address)?;
         let port = self.ports.get(peer.port).filter(|port| port.is_used())?;
@@ -172,19 +222,26 @@ impl Ports {
 
     /// Handles a conflict: another machine, heard on port `at`, claims the address of port `ours`.
     fn conflict(&mut self, ours: usize, at: usize, now: Instant) -> Vec<PortAction> {
-        let Some(port) = self.ports.get_mut(ours) else { return Vec::new() };
+        let Some(port) = self.ports.get_mut(ours) else {
+            return Vec::new();
+        };
         let address = port.address;
         if port.defends(now) {
             return vec![PortAction::SendArp(at, address, address)];
         }
         let was_used = port.begin_again(now);
         self.choose_address(ours);
-        was_used.then_some(PortAction::RemoveAddress(ours, address)).into_iter().collect()
+        was_used
+            .then_some(PortAction::RemoveAddress(ours, address))
+            .into_iter()
+            .collect()
     }
 
     /// Chooses another address for a port.
     fn choose_address(&mut self, at: usize) {
-        let Some(port) = self.ports.get_mut(at) else { return };
+        let Some(port) = self.ports.get_mut(at) else {
+            return;
+        };
         let mut random = std::mem::replace(&mut port.random, RandomSequence::seeded_by(port.mac));
         let another = self.free_address(&mut random);
         if let Some(port) = self.ports.get_mut(at) {
@@ -194,9 +251,13 @@ impl Ports {
 
     /// The routes to the peers behind a port, once it has an address.
     fn routes(&self, at: usize) -> Vec<PortAction> {
-        let Some(port) = self.ports.get(at) else { return Vec::new() };
+        let Some(port) = self.ports.get(at) else {
+            return Vec::new();
+        };
         let behind = self.peers.iter().filter(|(_, peer)| peer.port == at);
-        behind.map(|(address, _)| PortAction::SetRoute(at, port.address, *address)).collect()
+        behind
+            .map(|(address, _)| PortAction::SetRoute(at, port.address, *address))
+            .collect()
     }
 }
 

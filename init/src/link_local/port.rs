@@ -120,7 +120,11 @@ impl Port {
     pub(super) fn begin_again(&mut self, now: Instant) -> bool {
         let was_used = self.is_used();
         (self.conflicts, self.last_defence, self.answer_due) = (self.conflicts + 1, None, None);
-        let pause = if self.conflicts >= MAX_CONFLICTS { RATE_LIMIT } else { Duration::ZERO };
+        let pause = if self.conflicts >= MAX_CONFLICTS {
+            RATE_LIMIT
+        } else {
+            Duration::ZERO
+        };
         if self.has_carrier {
             self.probe(now + pause);
         } else {
@@ -145,20 +149,34 @@ impl Port {
     }
 
     /// Handles a new peer behind this port: schedules an announcement for it and returns its route.
-    pub(super) fn add_peer(&mut self, at: usize, peer: Ipv4Addr, now: Instant) -> Option<PortAction> {
+    pub(super) fn add_peer(
+        &mut self,
+        at: usize,
+        peer: Ipv4Addr,
+        now: Instant,
+    ) -> Option<PortAction> {
         self.schedule_answer(now);
-        self.is_used().then_some(PortAction::SetRoute(at, self.address, peer))
+        self.is_used()
+            .then_some(PortAction::SetRoute(at, self.address, peer))
     }
 
     /// Schedules an announcement for new peers. A port that has no address yet announces it anyway once it has one.
     pub(super) fn schedule_answer(&mut self, now: Instant) {
         if self.is_used() {
-            let earliest = self.last_answer.map_or(now, |last| now.max(last + ANSWER_INTERVAL));
+            let earliest = self
+                .last_answer
+                .map_or(now, |last| now.max(last + ANSWER_INTERVAL));
             self.answer_due.get_or_insert(earliest);
         }
     }
 
-    pub(super) fn tick(&mut self, at: usize, now: Instant, routes: Vec<PortAction>, actions: &mut Vec<PortAction>) {
+    pub(super) fn tick(
+        &mut self,
+        at: usize,
+        now: Instant,
+        routes: Vec<PortAction>,
+        actions: &mut Vec<PortAction>,
+    ) {
         let announcement = PortAction::SendArp(at, self.address, self.address);
         if self.answer_due.is_some_and(|due| now >= due) {
             (self.answer_due, self.last_answer) = (None, Some(now));
@@ -171,18 +189,26 @@ impl Port {
             State::Unplugged => self.due = None,
             State::Probing(sent) if sent < PROBES => {
                 let last = sent + 1 == PROBES;
-                let wait = if last { ANNOUNCE_WAIT } else { self.random.between(PROBE_MIN, PROBE_MAX) };
+                let wait = if last {
+                    ANNOUNCE_WAIT
+                } else {
+                    self.random.between(PROBE_MIN, PROBE_MAX)
+                };
                 (self.state, self.due) = (State::Probing(sent + 1), Some(now + wait));
                 actions.push(PortAction::SendArp(at, Ipv4Addr::UNSPECIFIED, self.address));
             }
             State::Probing(_) => {
-                (self.state, self.due, self.conflicts) = (State::Used(1), Some(now + ANNOUNCE_INTERVAL), 0);
+                (self.state, self.due, self.conflicts) =
+                    (State::Used(1), Some(now + ANNOUNCE_INTERVAL), 0);
                 actions.extend([PortAction::AddAddress(at, self.address), announcement]);
                 actions.extend(routes);
             }
             State::Used(sent) => {
                 let is_last = sent + 1 >= ANNOUNCEMENTS;
-                (self.state, self.due) = (State::Used(sent + 1), (!is_last).then(|| now + ANNOUNCE_INTERVAL));
+                (self.state, self.due) = (
+                    State::Used(sent + 1),
+                    (!is_last).then(|| now + ANNOUNCE_INTERVAL),
+                );
                 actions.push(announcement);
             }
         }

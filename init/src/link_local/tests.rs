@@ -22,11 +22,19 @@ fn other(last: u8) -> Ipv4Addr {
 }
 
 fn announcement(n: u8, address: Ipv4Addr) -> ArpPacket {
-    ArpPacket { mac: mac(n), sender: address, target: address, is_request: true }
+    ArpPacket {
+        mac: mac(n),
+        sender: address,
+        target: address,
+        is_request: true,
+    }
 }
 
 fn probe(n: u8, address: Ipv4Addr) -> ArpPacket {
-    ArpPacket { sender: NONE, ..announcement(n, address) }
+    ArpPacket {
+        sender: NONE,
+        ..announcement(n, address)
+    }
 }
 
 impl Simulation {
@@ -34,14 +42,20 @@ impl Simulation {
     fn new(ports: u8) -> Self {
         let macs: Vec<_> = (0..ports).map(mac).collect();
         let now = Instant::now();
-        let mut simulation = Self { ports: Ports::new(&macs), began: now, now, done: Vec::new() };
+        let mut simulation = Self {
+            ports: Ports::new(&macs),
+            began: now,
+            now,
+            done: Vec::new(),
+        };
         (0..macs.len()).for_each(|at| simulation.carrier(at, true));
         simulation
     }
 
     fn record(&mut self, actions: Vec<PortAction>) {
         let at = self.now - self.began;
-        self.done.extend(actions.into_iter().map(|action| (at, action)));
+        self.done
+            .extend(actions.into_iter().map(|action| (at, action)));
     }
 
     fn carrier(&mut self, at: usize, is_up: bool) {
@@ -67,7 +81,10 @@ impl Simulation {
 
     /// What was done since the last call.
     fn actions(&mut self) -> Vec<PortAction> {
-        std::mem::take(&mut self.done).into_iter().map(|(_, action)| action).collect()
+        std::mem::take(&mut self.done)
+            .into_iter()
+            .map(|(_, action)| action)
+            .collect()
     }
 
     fn address(&self, at: usize) -> Option<Ipv4Addr> {
@@ -92,14 +109,24 @@ fn an_address_is_probed_three_times_taken_and_announced_twice() {
     let address = simulation.address(0).unwrap();
     let probe = PortAction::SendArp(0, NONE, address);
     let announcement = PortAction::SendArp(0, address, address);
-    let (times, actions): (Vec<_>, Vec<_>) = std::mem::take(&mut simulation.done).into_iter().unzip();
+    let (times, actions): (Vec<_>, Vec<_>) =
+        std::mem::take(&mut simulation.done).into_iter().unzip();
     let add = PortAction::AddAddress(0, address);
-    assert_eq!(actions, [probe, probe, probe, add, announcement, announcement]);
+    assert_eq!(
+        actions,
+        [probe, probe, probe, add, announcement, announcement]
+    );
     assert!(times[0] <= Duration::from_millis(200), "{times:?}");
     for pair in times[..3].windows(2) {
-        assert!((300..=600).contains(&(pair[1] - pair[0]).as_millis()), "{times:?}");
+        assert!(
+            (300..=600).contains(&(pair[1] - pair[0]).as_millis()),
+            "{times:?}"
+        );
     }
-    assert_eq!((times[3] - times[2], times[5] - times[4]), (ANNOUNCE_WAIT, ANNOUNCE_INTERVAL));
+    assert_eq!(
+        (times[3] - times[2], times[5] - times[4]),
+        (ANNOUNCE_WAIT, ANNOUNCE_INTERVAL)
+    );
     assert_eq!(simulation.ports.next(), None);
 }
 
@@ -122,9 +149,17 @@ fn a_conflict_while_probing_leads_to_another_address() {
             simulation.advance(after);
             simulation.receive(0, packet);
             simulation.advance(10_000);
-            assert_ne!(simulation.address(0), Some(first), "{packet:?} after {after} ms");
+            assert_ne!(
+                simulation.address(0),
+                Some(first),
+                "{packet:?} after {after} ms"
+            );
             assert!(simulation.address(0).is_some());
-            assert!(!simulation.actions().contains(&PortAction::AddAddress(0, first)));
+            assert!(
+                !simulation
+                    .actions()
+                    .contains(&PortAction::AddAddress(0, first))
+            );
         }
     }
 }
@@ -154,13 +189,24 @@ fn an_address_in_use_is_defended_once_and_then_given_up() {
     simulation.receive(0, announcement(9, own));
     assert_eq!(simulation.actions(), [PortAction::SendArp(0, own, own)]);
     simulation.advance(9_000);
-    simulation.receive(0, ArpPacket { target: other(1), is_request: false, ..announcement(9, own) });
+    simulation.receive(
+        0,
+        ArpPacket {
+            target: other(1),
+            is_request: false,
+            ..announcement(9, own)
+        },
+    );
     assert_eq!(simulation.actions(), [PortAction::RemoveAddress(0, own)]);
     assert_eq!(simulation.address(0), None);
     simulation.advance(5_000);
     let next = simulation.address(0).unwrap();
     assert_ne!(next, own);
-    assert!(simulation.actions().contains(&PortAction::AddAddress(0, next)));
+    assert!(
+        simulation
+            .actions()
+            .contains(&PortAction::AddAddress(0, next))
+    );
 }
 
 #[test]
@@ -169,14 +215,21 @@ fn a_probe_for_an_address_in_use_is_left_to_the_kernel_which_answers_it() {
     simulation.receive(0, probe(9, addresses[0]));
     assert_eq!(simulation.actions(), []);
     simulation.advance(1);
-    assert_eq!(simulation.actions(), [PortAction::SendArp(0, addresses[0], addresses[0])]);
+    assert_eq!(
+        simulation.actions(),
+        [PortAction::SendArp(0, addresses[0], addresses[0])]
+    );
     assert_eq!(simulation.address(0), Some(addresses[0]));
 }
 
 #[test]
 fn packets_of_this_machine_are_no_conflict_and_no_peer() {
     let (mut simulation, addresses) = Simulation::settled(2);
-    for packet in [announcement(0, addresses[0]), announcement(0, other(1)), probe(0, addresses[1])] {
+    for packet in [
+        announcement(0, addresses[0]),
+        announcement(0, other(1)),
+        probe(0, addresses[1]),
+    ] {
         simulation.receive(1, packet);
         simulation.advance(2_000);
         assert_eq!(simulation.actions(), [], "{packet:?}");
@@ -190,7 +243,10 @@ fn a_new_peer_gets_a_route_and_one_announcement() {
     simulation.receive(1, announcement(9, other(1)));
     simulation.receive(1, announcement(9, other(1)));
     simulation.advance(5_000);
-    assert_eq!(simulation.actions(), [route, PortAction::SendArp(1, addresses[1], addresses[1])]);
+    assert_eq!(
+        simulation.actions(),
+        [route, PortAction::SendArp(1, addresses[1], addresses[1])]
+    );
     for address in ["10.0.0.1", "169.254.0.7", "169.254.255.7"] {
         simulation.receive(1, announcement(9, address.parse().unwrap()));
     }
@@ -212,10 +268,17 @@ fn a_full_table_forgets_addresses_of_nobody_before_machines_that_are_heard_again
     }
     let actions = simulation.actions();
     assert!(actions.contains(&PortAction::RemoveRoute(0, addresses[0], nobody(0))));
-    assert!(!actions.contains(&PortAction::RemoveRoute(0, addresses[0], other(1))), "it was heard a second time");
+    assert!(
+        !actions.contains(&PortAction::RemoveRoute(0, addresses[0], other(1))),
+        "it was heard a second time"
+    );
     // A machine that comes now gets its route.
     simulation.receive(0, announcement(7, other(2)));
-    assert!(simulation.actions().contains(&PortAction::SetRoute(0, addresses[0], other(2))));
+    assert!(
+        simulation
+            .actions()
+            .contains(&PortAction::SetRoute(0, addresses[0], other(2)))
+    );
 }
 
 #[test]
@@ -226,7 +289,10 @@ fn announcements_for_peers_are_limited_and_none_is_lost() {
         simulation.advance(20);
     }
     simulation.advance(2_000);
-    assert_eq!(simulation.actions(), [PortAction::SendArp(0, addresses[0], addresses[0]); 3]);
+    assert_eq!(
+        simulation.actions(),
+        [PortAction::SendArp(0, addresses[0], addresses[0]); 3]
+    );
 }
 
 #[test]
@@ -253,7 +319,13 @@ fn a_peer_whose_cable_was_moved_moves_its_route() {
     simulation.receive(1, announcement(9, other(1)));
     simulation.advance(2_000);
     let announcement = PortAction::SendArp(1, addresses[1], addresses[1]);
-    assert_eq!(simulation.actions(), [PortAction::SetRoute(1, addresses[1], other(1)), announcement]);
+    assert_eq!(
+        simulation.actions(),
+        [
+            PortAction::SetRoute(1, addresses[1], other(1)),
+            announcement
+        ]
+    );
 }
 
 #[test]
@@ -279,7 +351,10 @@ fn without_a_carrier_nothing_is_taken_and_a_new_one_is_announced() {
     simulation.carrier(0, false);
     simulation.actions();
     simulation.advance(60_000);
-    assert_eq!((simulation.actions(), simulation.address(0)), (Vec::new(), None));
+    assert_eq!(
+        (simulation.actions(), simulation.address(0)),
+        (Vec::new(), None)
+    );
     simulation.carrier(0, true);
     simulation.receive(0, announcement(9, other(1)));
     simulation.advance(10_000);
@@ -287,11 +362,21 @@ fn without_a_carrier_nothing_is_taken_and_a_new_one_is_announced() {
     simulation.actions();
     simulation.carrier(0, false);
     simulation.advance(10_000);
-    assert_eq!((simulation.actions(), simulation.address(0)), (Vec::new(), Some(own)));
+    assert_eq!(
+        (simulation.actions(), simulation.address(0)),
+        (Vec::new(), Some(own))
+    );
     simulation.carrier(0, true);
     simulation.advance(10_000);
     let announcement = PortAction::SendArp(0, own, own);
-    assert_eq!(simulation.actions(), [PortAction::SetRoute(0, own, other(1)), announcement, announcement]);
+    assert_eq!(
+        simulation.actions(),
+        [
+            PortAction::SetRoute(0, own, other(1)),
+            announcement,
+            announcement
+        ]
+    );
 }
 
 #[test]
@@ -304,13 +389,24 @@ fn a_probe_that_could_not_be_sent_proves_nothing() {
     simulation.advance(10_000);
     let own = simulation.address(0).unwrap();
     let probe = PortAction::SendArp(0, NONE, own);
-    assert_eq!(simulation.actions().iter().filter(|action| **action == probe).count(), 3);
+    assert_eq!(
+        simulation
+            .actions()
+            .iter()
+            .filter(|action| **action == probe)
+            .count(),
+        3
+    );
     simulation.ports.send_failed(0, simulation.now);
     assert_eq!(simulation.address(0), Some(own));
     simulation.ports.address_failed(0, simulation.now);
     assert_eq!(simulation.address(0), None);
     simulation.advance(10_000);
-    assert!(simulation.actions().contains(&PortAction::AddAddress(0, own)));
+    assert!(
+        simulation
+            .actions()
+            .contains(&PortAction::AddAddress(0, own))
+    );
 }
 
 #[test]
@@ -322,5 +418,9 @@ fn a_port_without_a_carrier_does_not_wait_for_an_address_that_a_peer_has() {
     simulation.carrier(1, true);
     simulation.advance(10_000);
     assert_ne!(simulation.address(1), Some(wanted));
-    assert!(!simulation.actions().contains(&PortAction::AddAddress(1, wanted)));
+    assert!(
+        !simulation
+            .actions()
+            .contains(&PortAction::AddAddress(1, wanted))
+    );
 }

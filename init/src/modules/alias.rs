@@ -21,13 +21,17 @@ fn glob(pattern: &[u8], text: &[u8]) -> bool {
             p = rest;
             continue;
         }
-        let step = t.split_first().and_then(|(c, rest)| Some((match_one(p, *c)?, rest)));
+        let step = t
+            .split_first()
+            .and_then(|(c, rest)| Some((match_one(p, *c)?, rest)));
         if let Some((pattern_rest, text_rest)) = step {
             (p, t) = (pattern_rest, text_rest);
         } else if p.is_empty() && t.is_empty() {
             return true;
         } else if let Some((after, from)) = last_star {
-            let Some((_, shorter)) = from.split_first() else { return false };
+            let Some((_, shorter)) = from.split_first() else {
+                return false;
+            };
             last_star = Some((after, shorter));
             (p, t) = (after, shorter);
         } else {
@@ -65,15 +69,23 @@ fn in_set(set: &[u8], byte: u8) -> bool {
 /// The modaliases of the devices on a bus (`pci`, `virtio` ..), for `modules_for`. Devices on the auxiliary bus have no
 /// `modalias` file, only the line in `uevent`.
 pub fn devices(sys: &Path, bus: &str) -> impl Iterator<Item = String> {
-    let devices = fs::read_dir(sys.join("bus").join(bus).join("devices")).into_iter().flatten().flatten();
+    let devices = fs::read_dir(sys.join("bus").join(bus).join("devices"))
+        .into_iter()
+        .flatten()
+        .flatten();
     let of = |path: &Path| {
         let uevent = || {
             let text = fs::read_to_string(path.join("uevent")).ok()?;
-            text.lines().find_map(|line| line.strip_prefix("MODALIAS=").map(str::to_owned))
+            text.lines()
+                .find_map(|line| line.strip_prefix("MODALIAS=").map(str::to_owned))
         };
-        fs::read_to_string(path.join("modalias")).ok().or_else(uevent)
+        fs::read_to_string(path.join("modalias"))
+            .ok()
+            .or_else(uevent)
     };
-    devices.filter_map(move |entry| of(&entry.path())).map(|text| text.trim().to_owned())
+    devices
+        .filter_map(move |entry| of(&entry.path()))
+        .map(|text| text.trim().to_owned())
 }
 
 /// The modules that modules.alias names for a device, in the file's order, each once.
@@ -82,7 +94,9 @@ pub fn modules_for(aliases: &str, modalias: &str) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();
     for line in aliases.lines() {
         let mut words = line.split_whitespace();
-        let (Some("alias"), Some(pattern), Some(module)) = (words.next(), words.next(), words.next()) else {
+        let (Some("alias"), Some(pattern), Some(module)) =
+            (words.next(), words.next(), words.next())
+        else {
             continue;
         };
         if matches(pattern, modalias) && !found.iter().any(|m| m == module) {
@@ -99,7 +113,11 @@ mod tests {
     #[test]
     fn patterns_fit_as_fnmatch_has_it() {
         for (pattern, text, want) in [
-            ("pci:v00008086d000010D3sv*sd*bc*sc*i*", "pci:v00008086d000010D3sv00008086sd0000bc02sc00i00", true),
+            (
+                "pci:v00008086d000010D3sv*sd*bc*sc*i*",
+                "pci:v00008086d000010D3sv00008086sd0000bc02sc00i00",
+                true,
+            ),
             ("pci:v00008086d*", "pci:v000010DEd1", false),
             ("a*b*c", "aXbXbc", true),
             ("a*b*c", "aXbXb", false),
@@ -116,7 +134,10 @@ mod tests {
 
     #[test]
     fn many_stars_take_no_exponential_time() {
-        assert!(!matches(&"*a".repeat(40), &"a".repeat(39).replace("aaa", "aab").repeat(50)));
+        assert!(!matches(
+            &"*a".repeat(40),
+            &"a".repeat(39).replace("aaa", "aab").repeat(50)
+        ));
     }
 
     #[test]

@@ -27,7 +27,10 @@ impl ModuleDeps {
         let lines = text.lines().filter_map(|line| line.split_once(':'));
         let pairs = lines.map(|(path, needs)| {
             let files = std::iter::once(path).chain(needs.split_whitespace());
-            (module_name(path.trim()), files.map(|file| file.trim().to_owned()).collect())
+            (
+                module_name(path.trim()),
+                files.map(|file| file.trim().to_owned()).collect(),
+            )
         });
         Self(pairs.collect())
     }
@@ -37,7 +40,11 @@ impl ModuleDeps {
     ///
     /// # Errors
     /// The first module that was not found.
-    pub fn order(&self, modules: &[String], builtin: &[String]) -> Result<Vec<String>, MissingModule> {
+    pub fn order(
+        &self,
+        modules: &[String],
+        builtin: &[String],
+    ) -> Result<Vec<String>, MissingModule> {
         let mut files: Vec<String> = Vec::new();
         for module in modules {
             let name = module_name(module);
@@ -59,7 +66,11 @@ impl ModuleDeps {
 /// The names in `modules.builtin`.
 #[must_use]
 pub fn builtin(text: &str) -> Vec<String> {
-    text.lines().map(str::trim).filter(|line| !line.is_empty()).map(module_name).collect()
+    text.lines()
+        .map(str::trim)
+        .filter(|line| !line.is_empty())
+        .map(module_name)
+        .collect()
 }
 
 #[cfg(test)]
@@ -76,8 +87,14 @@ mod tests {
 
     #[test]
     fn dependencies_come_first_and_once() {
-        assert_eq!(order(&["a"]).unwrap(), ["kernel/c-d.ko.zst", "kernel/b.ko.zst", "kernel/a.ko.zst"]);
-        assert_eq!(order(&["nvidia", "nvidia-uvm"]).unwrap(), ["extra/nvidia.ko", "extra/nvidia-uvm.ko"]);
+        assert_eq!(
+            order(&["a"]).unwrap(),
+            ["kernel/c-d.ko.zst", "kernel/b.ko.zst", "kernel/a.ko.zst"]
+        );
+        assert_eq!(
+            order(&["nvidia", "nvidia-uvm"]).unwrap(),
+            ["extra/nvidia.ko", "extra/nvidia-uvm.ko"]
+        );
     }
 
     #[test]
@@ -88,6 +105,9 @@ mod tests {
     #[test]
     fn a_built_in_module_needs_no_file_and_an_unknown_one_is_named() {
         assert_eq!(order(&["x_y"]).unwrap(), [""; 0]);
-        assert_eq!(order(&["a", "nvidai"]), Err(MissingModule("nvidai".to_owned())));
+        assert_eq!(
+            order(&["a", "nvidai"]),
+            Err(MissingModule("nvidai".to_owned()))
+        );
     }
 }

@@ -27,8 +27,13 @@ impl ModuleTree {
         let file = dir.join("modules.dep");
         let text = fs::read_to_string(&file).map_err(|e| format!("{}: {e}", file.display()))?;
         // A kernel without built-in modules has no such file.
-        let builtin = fs::read_to_string(dir.join("modules.builtin")).unwrap_or_else(|_| String::new());
-        Ok(Self { dir: dir.to_owned(), deps: ModuleDeps::parse(&text), builtin: deps::builtin(&builtin) })
+        let builtin =
+            fs::read_to_string(dir.join("modules.builtin")).unwrap_or_else(|_| String::new());
+        Ok(Self {
+            dir: dir.to_owned(),
+            deps: ModuleDeps::parse(&text),
+            builtin: deps::builtin(&builtin),
+        })
     }
 
     /// The running kernel's folder.
@@ -42,7 +47,10 @@ impl ModuleTree {
     /// # Errors
     /// A line that names the module that was not found.
     pub fn files(&self, module: &str) -> Result<Vec<PathBuf>, String> {
-        let files = self.deps.order(&[module.to_owned()], &self.builtin).map_err(|e| e.to_string())?;
+        let files = self
+            .deps
+            .order(&[module.to_owned()], &self.builtin)
+            .map_err(|e| e.to_string())?;
         Ok(files.iter().map(|file| self.dir.join(file)).collect())
     }
 
@@ -82,7 +90,10 @@ mod tests {
         fs::write(dir.path().join("modules.dep"), "kernel/a.ko:\n").unwrap();
         let tree = ModuleTree::open(dir.path()).unwrap();
         let error = tree.load("nvidia").unwrap_err();
-        assert_eq!(error, "module nvidia is not in modules.dep and not built into the kernel");
+        assert_eq!(
+            error,
+            "module nvidia is not in modules.dep and not built into the kernel"
+        );
         assert_eq!(tree.files("a").unwrap(), [dir.path().join("kernel/a.ko")]);
     }
 

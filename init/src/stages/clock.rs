@@ -41,7 +41,11 @@ pub(super) fn set(m: &Machine, config: &Network) -> Result<(), Fault> {
 
 /// The servers to ask; `from_dhcp` is the list of those that DHCP named.
 fn servers(sources: &[TimeSource], from_dhcp: Option<&str>) -> Vec<String> {
-    let by_dhcp: Vec<_> = from_dhcp.unwrap_or("").split_whitespace().map(str::to_owned).collect();
+    let by_dhcp: Vec<_> = from_dhcp
+        .unwrap_or("")
+        .split_whitespace()
+        .map(str::to_owned)
+        .collect();
     let of = |source: &TimeSource| match source {
         TimeSource::Dhcp => by_dhcp.clone(),
         TimeSource::Server(name) => vec![name.clone()],
@@ -50,7 +54,10 @@ fn servers(sources: &[TimeSource], from_dhcp: Option<&str>) -> Vec<String> {
 }
 
 /// Asks the servers; returns the one that answered and the correction of the clock.
-fn ask(m: &Machine, servers: &[String]) -> Result<Result<(String, ClockCorrection), String>, Fault> {
+fn ask(
+    m: &Machine,
+    servers: &[String],
+) -> Result<Result<(String, ClockCorrection), String>, Fault> {
     let mut answers = Vec::new();
     let mut line = |stream: Stream, line: &str| {
         let answer = (stream == Stream::Out).then(|| answer(line)).flatten();
@@ -60,9 +67,9 @@ fn ask(m: &Machine, servers: &[String]) -> Result<Result<(String, ClockCorrectio
     };
     let done = m.run(&helper::ask_time(servers), &mut line, |_| true)?;
     Ok(match (done.end, answers.pop()) {
-        (End::Exited(helper::SUCCESS), Some((server, by))) => {
-            move_clock(by).map(|()| (server, by)).map_err(|e| e.to_string())
-        }
+        (End::Exited(helper::SUCCESS), Some((server, by))) => move_clock(by)
+            .map(|()| (server, by))
+            .map_err(|e| e.to_string()),
         _ => Err(done.reason_after("firstlight: ")),
     })
 }
@@ -84,7 +91,12 @@ fn answer(line: &str) -> Option<(String, ClockCorrection)> {
 impl fmt::Display for ClockCorrection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let sign = if self.forward { '+' } else { '-' };
-        write!(f, "{sign}{}.{:03}", self.by.as_secs(), self.by.subsec_millis())
+        write!(
+            f,
+            "{sign}{}.{:03}",
+            self.by.as_secs(),
+            self.by.subsec_millis()
+        )
     }
 }
 
@@ -95,9 +107,24 @@ mod tests {
     #[test]
     fn an_answer_is_a_server_and_a_move() {
         let (server, by) = answer("10.0.0.1 -12.500000").unwrap();
-        assert_eq!((server.as_str(), by.to_string().as_str()), ("10.0.0.1", "-12.500"));
-        assert_eq!(answer("h +800000000.000001").unwrap().1.by, Duration::new(800_000_000, 1000));
-        for bad in ["", "h", "h 12.500000", "h +1", "h +1.5", "h ++1.000000", "h +1.00000x", "h +-1.000000"] {
+        assert_eq!(
+            (server.as_str(), by.to_string().as_str()),
+            ("10.0.0.1", "-12.500")
+        );
+        assert_eq!(
+            answer("h +800000000.000001").unwrap().1.by,
+            Duration::new(800_000_000, 1000)
+        );
+        for bad in [
+            "",
+            "h",
+            "h 12.500000",
+            "h +1",
+            "h +1.5",
+            "h ++1.000000",
+            "h +1.00000x",
+            "h +-1.000000",
+        ] {
             assert_eq!(answer(bad), None, "{bad}");
         }
     }

@@ -26,8 +26,16 @@ const REQUIRED_PARTITION: Duration = Duration::from_secs(10);
 
 impl fmt::Display for Config {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let remote = if self.remote.is_some() { ", some from a server" } else { "" };
-        let partition = if self.report.config_read { ", some from the data partition" } else { "" };
+        let remote = if self.remote.is_some() {
+            ", some from a server"
+        } else {
+            ""
+        };
+        let partition = if self.report.config_read {
+            ", some from the data partition"
+        } else {
+            ""
+        };
         write!(f, "layers: {}{remote}{partition}", self.layers)
     }
 }
@@ -40,9 +48,16 @@ pub fn load(m: &mut Machine) -> Result<Config, Fault> {
     let words = words(&command_line());
     let config = layers(m, &words)?;
     (m.on_fault, m.max_reboots) = (config.policy.on_error, config.policy.max_reboots);
-    config.overridden.iter().for_each(|line| info!("warning: {line}"));
-    let warnings = m.console.add_serial(&config.console.serial, config.console.serial_named);
-    warnings.iter().for_each(|warning| info!("warning: {warning}"));
+    config
+        .overridden
+        .iter()
+        .for_each(|line| info!("warning: {line}"));
+    let warnings = m
+        .console
+        .add_serial(&config.console.serial, config.console.serial_named);
+    warnings
+        .iter()
+        .for_each(|warning| info!("warning: {warning}"));
     Ok(config)
 }
 
@@ -53,7 +68,10 @@ fn layers(m: &mut Machine, words: &[KernelWord]) -> Result<Config, Fault> {
     }
     let first = config::build(&files, words).map_err(|refusal| refused(m, &refusal))?;
     let key = first.trust.key.clone();
-    let PartitionLayers { files: disk, ignored } = partition_files(m, &first)?;
+    let PartitionLayers {
+        files: disk,
+        ignored,
+    } = partition_files(m, &first)?;
     let disk = match disk {
         Ok(disk) => disk,
         Err(error) => return Err(refused(m, &config::refuse(&files, words, vec![error]))),
@@ -79,7 +97,10 @@ fn layers(m: &mut Machine, words: &[KernelWord]) -> Result<Config, Fault> {
 
 /// A layer that was fetched over the network must not change how to reach the network.
 fn network_changed(before: &Network, after: &Network, url: &str) -> Option<ConfigError> {
-    let named = Network { hostname: before.hostname.clone(), ..after.clone() };
+    let named = Network {
+        hostname: before.hostname.clone(),
+        ..after.clone()
+    };
     (named != *before).then(|| ConfigError::Key {
         place: url.to_owned(),
         key: "network".to_owned(),
@@ -97,15 +118,24 @@ fn refused(m: &mut Machine, refusal: &InvalidConfig) -> Fault {
 /// Reads `config.toml`, which must exist, and the files in `config.d`, which need not.
 fn local_files() -> (Vec<ConfigFile>, Vec<ConfigError>) {
     let mut paths = vec![paths::CONFIG.to_owned()];
-    let entries = fs::read_dir(paths::CONFIG_D).into_iter().flatten().flatten();
-    let mut more: Vec<_> = entries.filter_map(|entry| entry.path().to_str().map(str::to_owned)).collect();
+    let entries = fs::read_dir(paths::CONFIG_D)
+        .into_iter()
+        .flatten()
+        .flatten();
+    let mut more: Vec<_> = entries
+        .filter_map(|entry| entry.path().to_str().map(str::to_owned))
+        .collect();
     more.retain(|path| Path::new(path).extension().is_some_and(|end| end == "toml"));
     more.sort();
     paths.extend(more);
     let (mut files, mut errors) = (Vec::new(), Vec::new());
     for path in paths {
         match read(&path) {
-            Ok(text) => files.push(ConfigFile { source: LayerSource::Image, path, text }),
+            Ok(text) => files.push(ConfigFile {
+                source: LayerSource::Image,
+                path,
+                text,
+            }),
             Err(why) => errors.push(ConfigError::Unreadable { place: path, why }),
         }
     }
@@ -128,9 +158,16 @@ struct PartitionLayers {
 fn partition_files(m: &Machine, first: &Config) -> Result<PartitionLayers, Fault> {
     let (report, key) = (&first.report, first.trust.key.as_deref());
     let Some(place) = &report.partition else {
-        return Ok(PartitionLayers { files: Ok(Vec::new()), ignored: Vec::new() });
+        return Ok(PartitionLayers {
+            files: Ok(Vec::new()),
+            ignored: Vec::new(),
+        });
     };
-    let wait = if report.required { REQUIRED_PARTITION } else { Duration::ZERO };
+    let wait = if report.required {
+        REQUIRED_PARTITION
+    } else {
+        Duration::ZERO
+    };
     let (mut found, mut ignored) = (Vec::new(), Vec::new());
     let mut take = |line: &str| match line.strip_prefix(helper::IGNORED) {
         Some(line) => ignored.push(line.to_owned()),
@@ -141,11 +178,20 @@ fn partition_files(m: &Machine, first: &Config) -> Result<PartitionLayers, Fault
     ignored.iter().for_each(|line| info!("warning: {line}"));
     let place = format!("report.partition {}", place.text());
     let files = match done.end {
-        End::Exited(helper::SUCCESS) => found.into_iter().map(|name| partition_file(&place, &name, key)).collect(),
+        End::Exited(helper::SUCCESS) => found
+            .into_iter()
+            .map(|name| partition_file(&place, &name, key))
+            .collect(),
         End::Exited(helper::NO_FILE) => Ok(Vec::new()),
         End::Exited(helper::ABSENT) if !report.required => Ok(Vec::new()),
-        End::Exited(helper::NO_SIGNATURE) => Err(ConfigError::Signature { place, why: done.reason() }),
-        _ => Err(ConfigError::Unreadable { place, why: done.reason() }),
+        End::Exited(helper::NO_SIGNATURE) => Err(ConfigError::Signature {
+            place,
+            why: done.reason(),
+        }),
+        _ => Err(ConfigError::Unreadable {
+            place,
+            why: done.reason(),
+        }),
     };
     Ok(PartitionLayers { files, ignored })
 }
@@ -156,25 +202,40 @@ fn partition_file(place: &str, name: &str, key: Option<&str>) -> Result<ConfigFi
         helper::HAS_CONFIG => paths::PARTITION_CONFIG.to_owned(),
         name => format!("{}/{name}", paths::PARTITION_CONFIG_D),
     };
-    let error = |why| ConfigError::Unreadable { place: place.to_owned(), why };
-    let file = ConfigFile { source: LayerSource::Partition, text: read(&path).map_err(error)?, path };
+    let error = |why| ConfigError::Unreadable {
+        place: place.to_owned(),
+        why,
+    };
+    let file = ConfigFile {
+        source: LayerSource::Partition,
+        text: read(&path).map_err(error)?,
+        path,
+    };
     check_signature(&file, &format!("{place}: {name}"), key)?;
     Ok(file)
 }
 
 /// Checks the signature beside a file that was copied or fetched, if the image demands one. `place` is where
 /// the file is from.
-pub(super) fn check_signature(file: &ConfigFile, place: &str, key: Option<&str>) -> Result<(), ConfigError> {
+pub(super) fn check_signature(
+    file: &ConfigFile,
+    place: &str,
+    key: Option<&str>,
+) -> Result<(), ConfigError> {
     let Some(key) = key else { return Ok(()) };
     let path = format!("{}.{}", file.path, signature::EXTENSION);
     let checked = match read_at_most(Path::new(&path), signature::LARGEST) {
         Ok(bytes) => signature::check(key, file.text.as_bytes(), &String::from_utf8_lossy(&bytes)),
-        Err(e) if e.kind() == ErrorKind::NotFound => {
-            Err(format!("has no signature (.{}), which config.key of this image demands", signature::EXTENSION))
-        }
+        Err(e) if e.kind() == ErrorKind::NotFound => Err(format!(
+            "has no signature (.{}), which config.key of this image demands",
+            signature::EXTENSION
+        )),
         Err(e) => Err(format!("its signature (.{}): {e}", signature::EXTENSION)),
     };
-    checked.map_err(|why| ConfigError::Signature { place: place.to_owned(), why })
+    checked.map_err(|why| ConfigError::Signature {
+        place: place.to_owned(),
+        why,
+    })
 }
 
 #[cfg(test)]
@@ -184,14 +245,23 @@ mod tests {
     #[test]
     fn a_fetched_layer_may_name_the_node_and_not_its_network() {
         let built = |text: &str| {
-            let file = ConfigFile { source: LayerSource::Image, path: "f".to_owned(), text: text.to_owned() };
+            let file = ConfigFile {
+                source: LayerSource::Image,
+                path: "f".to_owned(),
+                text: text.to_owned(),
+            };
             config::build(&[file], &[]).unwrap().network
         };
         let before = built("[network]\nmode = \"dhcp\"\n");
         let named = built("[network]\nmode = \"dhcp\"\nhostname = \"node7\"\n");
         assert_eq!(network_changed(&before, &named, "http://h/"), None);
         let other = built("[network]\nmode = \"dhcp\"\ninterface = \"eth1\"\n");
-        let error = network_changed(&before, &other, "http://h/n.toml").unwrap().to_string();
-        assert!(error.starts_with("http://h/n.toml: network: read other settings"), "{error}");
+        let error = network_changed(&before, &other, "http://h/n.toml")
+            .unwrap()
+            .to_string();
+        assert!(
+            error.starts_with("http://h/n.toml: network: read other settings"),
+            "{error}"
+        );
     }
 }

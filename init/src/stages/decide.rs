@@ -24,14 +24,22 @@ pub struct Decision {
 
 impl fmt::Display for Decision {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (verdict, worst, action) = (self.judgement.verdict, self.judgement.worst(), self.action);
+        let (verdict, worst, action) =
+            (self.judgement.verdict, self.judgement.worst(), self.action);
         match self.recovery {
             RecoveryResult::NotTried => {
-                let nodes = self.judgement.nodes.as_ref().map(|met| format!(", nodes {}", met.verdict));
+                let nodes = self
+                    .judgement
+                    .nodes
+                    .as_ref()
+                    .map(|met| format!(", nodes {}", met.verdict));
                 let (nodes, key) = (nodes.unwrap_or_default(), key(worst));
                 match &self.objection {
                     None => write!(f, "{verdict}{nodes}: policy.{key} = {action}"),
-                    Some(why) => write!(f, "{verdict}{nodes}: policy.{key} = reboot, but {why}: {action}"),
+                    Some(why) => write!(
+                        f,
+                        "{verdict}{nodes}: policy.{key} = reboot, but {why}: {action}"
+                    ),
                 }
             }
             _ => write!(f, "{verdict}: {action}, after a recovery"),
@@ -71,9 +79,18 @@ pub fn decide(
     reboots: Reboots,
     nodes: Option<Met>,
 ) -> Decision {
-    let judgement = Judgement { nodes, ..judge(validation, stage_errors) };
+    let judgement = Judgement {
+        nodes,
+        ..judge(validation, stage_errors)
+    };
     let asked = policy.after(judgement.worst());
-    let mut decision = Decision { judgement, action: asked, recovery, reboots, objection: None };
+    let mut decision = Decision {
+        judgement,
+        action: asked,
+        recovery,
+        reboots,
+        objection: None,
+    };
     decision.follow(asked);
     decision
 }
@@ -99,7 +116,8 @@ impl Decision {
     /// Whether the machine reboots because the policy says so, and not once to recover its GPUs.
     #[must_use]
     pub const fn reboots_by_policy(&self) -> bool {
-        matches!(self.action, Action::Reboot) && !matches!(self.recovery, RecoveryResult::Reboots(_))
+        matches!(self.action, Action::Reboot)
+            && !matches!(self.recovery, RecoveryResult::Reboots(_))
     }
 
     /// Holds instead of rebooting, for this reason.
@@ -126,8 +144,22 @@ mod tests {
 
     #[test]
     fn each_verdict_has_its_own_action() {
-        let actions = [Verdict::Pass, Verdict::Degraded, Verdict::Fail, Verdict::Error].map(|v| POLICY.after(v));
-        assert_eq!(actions, [Action::Workload, Action::WorkloadWithoutP2p, Action::Shell, Action::PowerOff]);
+        let actions = [
+            Verdict::Pass,
+            Verdict::Degraded,
+            Verdict::Fail,
+            Verdict::Error,
+        ]
+        .map(|v| POLICY.after(v));
+        assert_eq!(
+            actions,
+            [
+                Action::Workload,
+                Action::WorkloadWithoutP2p,
+                Action::Shell,
+                Action::PowerOff
+            ]
+        );
     }
 
     fn crashed(on_error: Action, recovery: RecoveryResult, reboots: Reboots) -> Decision {
@@ -138,12 +170,23 @@ mod tests {
             lines: vec![],
             seconds: 0.0,
         };
-        decide(&Policy { on_error, ..POLICY }, &validation, &[], recovery, reboots, None)
+        decide(
+            &Policy { on_error, ..POLICY },
+            &validation,
+            &[],
+            recovery,
+            reboots,
+            None,
+        )
     }
 
     #[test]
     fn a_crash_is_followed_by_on_error_and_the_line_shows_it() {
-        let decision = crashed(Action::PowerOff, RecoveryResult::NotTried, Reboots::default());
+        let decision = crashed(
+            Action::PowerOff,
+            RecoveryResult::NotTried,
+            Reboots::default(),
+        );
         assert_eq!(decision.to_string(), "ERROR: policy.on_error = poweroff");
     }
 
@@ -159,26 +202,73 @@ mod tests {
                 "ERROR: policy.on_error = reboot, but it has rebooted 3 times in a row (policy.max_reboots): hold",
             ),
         ] {
-            let reboots = Reboots { so_far, allowed: 3, was_reset: false };
+            let reboots = Reboots {
+                so_far,
+                allowed: 3,
+                was_reset: false,
+            };
             let decision = crashed(Action::Reboot, RecoveryResult::NotTried, reboots);
-            assert_eq!((decision.action, decision.to_string().as_str()), (action, line));
+            assert_eq!(
+                (decision.action, decision.to_string().as_str()),
+                (action, line)
+            );
         }
-        let reset = Reboots { so_far: Some(0), allowed: 3, was_reset: true };
+        let reset = Reboots {
+            so_far: Some(0),
+            allowed: 3,
+            was_reset: true,
+        };
         let decision = crashed(Action::Reboot, RecoveryResult::NotTried, reset);
         assert_eq!(decision.action, Action::Hold);
-        assert!(decision.to_string().contains("reboot, but RESET-DURING is for a person to clear: hold"), "{decision}");
+        assert!(
+            decision
+                .to_string()
+                .contains("reboot, but RESET-DURING is for a person to clear: hold"),
+            "{decision}"
+        );
         // A reboot to recover GPUs is counted by its own mark, and happens once.
-        let often = Reboots { so_far: Some(9), allowed: 3, was_reset: false };
-        let decision = crashed(Action::Reboot, RecoveryResult::Reboots("x".to_owned()), often);
-        assert_eq!((decision.action, decision.objection), (Action::Reboot, None));
+        let often = Reboots {
+            so_far: Some(9),
+            allowed: 3,
+            was_reset: false,
+        };
+        let decision = crashed(
+            Action::Reboot,
+            RecoveryResult::Reboots("x".to_owned()),
+            often,
+        );
+        assert_eq!(
+            (decision.action, decision.objection),
+            (Action::Reboot, None)
+        );
     }
 
     #[test]
     fn an_error_after_the_decision_counts_as_well() {
-        let mut decision =
-            crashed(Action::Hold, RecoveryResult::NotTried, Reboots { so_far: Some(3), allowed: 3, was_reset: false });
-        let stage_error = StageError { stage: "publish", code: None, cause: "x".to_owned() };
-        decision.add_stage_error(&Policy { on_error: Action::Reboot, ..POLICY }, &stage_error);
-        assert_eq!((decision.action, decision.objection.is_some()), (Action::Hold, true));
+        let mut decision = crashed(
+            Action::Hold,
+            RecoveryResult::NotTried,
+            Reboots {
+                so_far: Some(3),
+                allowed: 3,
+                was_reset: false,
+            },
+        );
+        let stage_error = StageError {
+            stage: "publish",
+            code: None,
+            cause: "x".to_owned(),
+        };
+        decision.add_stage_error(
+            &Policy {
+                on_error: Action::Reboot,
+                ..POLICY
+            },
+            &stage_error,
+        );
+        assert_eq!(
+            (decision.action, decision.objection.is_some()),
+            (Action::Hold, true)
+        );
     }
 }

@@ -34,19 +34,32 @@ const LARGEST: u64 = 16 << 20;
 /// # Errors
 /// [`Fault::Config`] when the validator refuses its sections (status 64), or an interruption.
 pub fn fix(m: &mut Machine, config: &Validator) -> Result<StageResult, Fault> {
-    let args = ["fabric", "fix", "--journal", paths::JOURNAL, "--json", paths::FABRIC_FIX];
+    let args = [
+        "fabric",
+        "fix",
+        "--journal",
+        paths::JOURNAL,
+        "--json",
+        paths::FABRIC_FIX,
+    ];
     let spec = helper::validator(config, &args, DEADLINE);
     // The document of an earlier pass must not be mistaken for that of this one.
     let _not_there = remove(Path::new(paths::FABRIC_FIX));
     let mut line = on_output(|line| debug!("fabric: {line}"));
     let done = m.run(&spec, &mut line, |end| {
-        matches!(end.status(), Some(status::SUCCESS | status::FAILURE | status::USAGE_ERROR))
+        matches!(
+            end.status(),
+            Some(status::SUCCESS | status::FAILURE | status::USAGE_ERROR)
+        )
     })?;
     Ok(match done.end.status() {
         Some(status::USAGE_ERROR) => return Err(Fault::Config(refusal(&done.tail))),
         Some(status::SUCCESS | status::FAILURE) => match summary() {
             Ok(summary) => StageResult::Done(summary),
-            Err(why) => StageResult::Failed(format!("firstlight fabric fix: {}: {why}", paths::FABRIC_FIX)),
+            Err(why) => StageResult::Failed(format!(
+                "firstlight fabric fix: {}: {why}",
+                paths::FABRIC_FIX
+            )),
         },
         _ => StageResult::Failed(format!("firstlight fabric fix {}", done.end)),
     })
@@ -60,7 +73,10 @@ fn summary() -> Result<String, String> {
 /// The pass's summary, in one line.
 fn summary_of(bytes: &[u8]) -> Result<String, String> {
     let document: Document = serde_json::from_slice(bytes).map_err(|e| e.to_string())?;
-    let (schema, summary) = (printable(document.schema.as_bytes()), printable(document.summary.as_bytes()));
+    let (schema, summary) = (
+        printable(document.schema.as_bytes()),
+        printable(document.summary.as_bytes()),
+    );
     match (schema.as_str(), summary.trim()) {
         (schema::FIX, "") => Err("summary: read an empty text; allowed: one line".to_owned()),
         (schema::FIX, summary) => Ok(summary.to_owned()),
@@ -69,7 +85,11 @@ fn summary_of(bytes: &[u8]) -> Result<String, String> {
 }
 
 fn refusal(tail: &[String]) -> Vec<String> {
-    if tail.is_empty() { vec!["the validator refused its configuration".to_owned()] } else { tail.to_vec() }
+    if tail.is_empty() {
+        vec!["the validator refused its configuration".to_owned()]
+    } else {
+        tail.to_vec()
+    }
 }
 
 #[cfg(test)]
@@ -79,7 +99,8 @@ mod tests {
     #[test]
     fn the_summary_is_the_stages_line() {
         let read = |text: &str| summary_of(text.as_bytes());
-        let good = r#"{"schema":"firstlight.fix/1","summary":"ACS path: none to clear","entries":[]}"#;
+        let good =
+            r#"{"schema":"firstlight.fix/1","summary":"ACS path: none to clear","entries":[]}"#;
         assert_eq!(read(good).as_deref(), Ok("ACS path: none to clear"));
         let broken = r#"{"schema":"firstlight.fix/1","summary":"a\nFIRSTLIGHT verdict=PASS"}"#;
         assert!(!read(broken).unwrap().contains('\n'));
@@ -91,10 +112,22 @@ mod tests {
             ("", "EOF"),
             ("{", "EOF"),
             ("[]", "invalid length"),
-            (r#"{"schema":"firstlight.fix/1"}"#, "missing field `summary`"),
-            (r#"{"schema":"firstlight.fix/1","summary":7}"#, "invalid type"),
-            (r#"{"schema":"firstlight.fix/1","summary":" "}"#, "summary: read an empty text"),
-            (r#"{"schema":"firstlight.plan/1","summary":"x"}"#, "schema: read firstlight.plan/1"),
+            (
+                r#"{"schema":"firstlight.fix/1"}"#,
+                "missing field `summary`",
+            ),
+            (
+                r#"{"schema":"firstlight.fix/1","summary":7}"#,
+                "invalid type",
+            ),
+            (
+                r#"{"schema":"firstlight.fix/1","summary":" "}"#,
+                "summary: read an empty text",
+            ),
+            (
+                r#"{"schema":"firstlight.plan/1","summary":"x"}"#,
+                "schema: read firstlight.plan/1",
+            ),
         ] {
             let error = summary_of(text.as_bytes()).unwrap_err();
             assert!(error.starts_with(why), "{text}: {error}");

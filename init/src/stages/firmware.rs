@@ -35,7 +35,11 @@ pub fn keep_fault(m: &Machine, fault: &Fault) -> Result<(), Fault> {
     if matches!(fault, Fault::ShutdownRequested(_)) || !Path::new(paths::EFI).exists() {
         return Ok(());
     }
-    let done = m.run(&helper::keep_fault(&fault.last_words()), &mut no_lines, |_| true)?;
+    let done = m.run(
+        &helper::keep_fault(&fault.last_words()),
+        &mut no_lines,
+        |_| true,
+    )?;
     if done.end != End::Exited(helper::SUCCESS) {
         info!("warning: not in the firmware's store: {}", done.reason());
     }

@@ -33,7 +33,13 @@ const SAFE: Flags = Flags::NOSUID.union(Flags::NODEV).union(Flags::NOEXEC);
 const TABLE: &[Mount] = &[
     Mount("proc", "/proc", SAFE, "", Requirement::Required),
     Mount("sysfs", "/sys", SAFE, "", Requirement::Required),
-    Mount("devtmpfs", "/dev", Flags::NOSUID, "mode=0755", Requirement::Required),
+    Mount(
+        "devtmpfs",
+        "/dev",
+        Flags::NOSUID,
+        "mode=0755",
+        Requirement::Required,
+    ),
     Mount(
         "devpts",
         "/dev/pts",
@@ -42,12 +48,36 @@ const TABLE: &[Mount] = &[
         Requirement::Required,
     ),
     // NCCL's shared buffers of all processes are in it; the size is a limit and reserves no memory.
-    Mount("tmpfs", "/dev/shm", Flags::NOSUID.union(Flags::NODEV), "mode=1777,size=50%", Requirement::Required),
-    Mount("tmpfs", "/run", Flags::NOSUID.union(Flags::NODEV), "mode=0755", Requirement::Required),
-    Mount("tmpfs", "/tmp", Flags::NOSUID.union(Flags::NODEV), "mode=1777", Requirement::Required),
+    Mount(
+        "tmpfs",
+        "/dev/shm",
+        Flags::NOSUID.union(Flags::NODEV),
+        "mode=1777,size=50%",
+        Requirement::Required,
+    ),
+    Mount(
+        "tmpfs",
+        "/run",
+        Flags::NOSUID.union(Flags::NODEV),
+        "mode=0755",
+        Requirement::Required,
+    ),
+    Mount(
+        "tmpfs",
+        "/tmp",
+        Flags::NOSUID.union(Flags::NODEV),
+        "mode=1777",
+        Requirement::Required,
+    ),
     Mount("cgroup2", "/sys/fs/cgroup", SAFE, "", Requirement::Required),
     // Not in our kernel: a foreign kernel that is locked down shows its mode there.
-    Mount("securityfs", "/sys/kernel/security", SAFE, "", Requirement::Optional),
+    Mount(
+        "securityfs",
+        "/sys/kernel/security",
+        SAFE,
+        "",
+        Requirement::Optional,
+    ),
 ];
 
 /// Links that shells and programs expect, which devtmpfs does not have.
@@ -87,7 +117,11 @@ pub fn prepare(m: &mut Machine) -> Result<MountCounts, Fault> {
     descriptors::fill_standard_descriptors();
     let mounted = mount_all();
     m.console.open();
-    info!("firstlight-init {}   {}", env!("CARGO_PKG_VERSION"), image_id::stated(Path::new(paths::IMAGE)));
+    info!(
+        "firstlight-init {}   {}",
+        env!("CARGO_PKG_VERSION"),
+        image_id::stated(Path::new(paths::IMAGE))
+    );
     let mut mounted = mounted?;
     for (target, link) in LINKS {
         let _there = symlink(target, link);
@@ -141,9 +175,14 @@ fn mount_firmware(m: &Machine, done: &mut MountCounts) -> Result<(), Fault> {
         Some((name, _)) => done.absent.push(name.to_owned()),
         None => {}
     };
-    let ended = m.run(&helper::mount_firmware(), &mut on_output(&mut said), |_| true)?;
+    let ended = m.run(&helper::mount_firmware(), &mut on_output(&mut said), |_| {
+        true
+    })?;
     if ended.end != End::Exited(helper::SUCCESS) {
-        info!("warning: the file systems of the firmware: {}", ended.reason());
+        info!(
+            "warning: the file systems of the firmware: {}",
+            ended.reason()
+        );
     }
     Ok(())
 }
@@ -156,13 +195,26 @@ mod tests {
     fn a_folder_is_mounted_before_folders_in_it() {
         for (n, Mount(_, at, ..)) in TABLE.iter().enumerate() {
             let later = TABLE.iter().skip(n + 1);
-            assert_eq!(later.filter(|m| at.starts_with(&format!("{}/", m.1))).count(), 0, "{at}");
+            assert_eq!(
+                later
+                    .filter(|m| at.starts_with(&format!("{}/", m.1)))
+                    .count(),
+                0,
+                "{at}"
+            );
         }
     }
 
     #[test]
     fn the_line_names_absent_file_systems() {
-        let done = MountCounts { mounted: 8, kept: 1, absent: vec!["pstore".into(), "efivarfs".into()] };
-        assert_eq!(done.to_string(), "8 mounted, 1 were already, no pstore efivarfs");
+        let done = MountCounts {
+            mounted: 8,
+            kept: 1,
+            absent: vec!["pstore".into(), "efivarfs".into()],
+        };
+        assert_eq!(
+            done.to_string(),
+            "8 mounted, 1 were already, no pstore efivarfs"
+        );
     }
 }

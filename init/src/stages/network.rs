@@ -79,19 +79,33 @@ fn connect(m: &mut Machine, config: &Network) -> Result<Result<String, String>, 
     }
     let mut name = String::new();
     let mut named = |line: &str| line.clone_into(&mut name);
-    let found = m.run(&helper::find_interface(config), &mut on_output(&mut named), |_| true)?;
+    let found = m.run(
+        &helper::find_interface(config),
+        &mut on_output(&mut named),
+        |_| true,
+    )?;
     if found.end != End::Exited(helper::SUCCESS) {
         return Ok(Err(found.reason()));
     }
     let left = config.timeout_s.saturating_sub(found.took);
     let (spec, how) = match &config.connection {
-        NetworkMode::Static { address, prefix, gateway } => {
+        NetworkMode::Static {
+            address,
+            prefix,
+            gateway,
+        } => {
             let address = format!("{address}/{prefix}");
-            (helper::set_address(&name, &address, *gateway, left), address)
+            (
+                helper::set_address(&name, &address, *gateway, left),
+                address,
+            )
         }
         _ => {
             let time = config.time.contains(&TimeSource::Dhcp);
-            (helper::ask_for_lease(&name, left, time), "by DHCP".to_owned())
+            (
+                helper::ask_for_lease(&name, left, time),
+                "by DHCP".to_owned(),
+            )
         }
     };
     let done = m.run(&spec, &mut no_lines, |_| true)?;
@@ -100,21 +114,30 @@ fn connect(m: &mut Machine, config: &Network) -> Result<Result<String, String>, 
             m.interfaces = vec![name.clone()];
             Ok(format!("{name} {how}"))
         }
-        (End::Exited(1), NetworkMode::Dhcp) => {
-            Err(format!("{name}: no DHCP lease within {} s", config.timeout_s.as_secs()))
-        }
+        (End::Exited(1), NetworkMode::Dhcp) => Err(format!(
+            "{name}: no DHCP lease within {} s",
+            config.timeout_s.as_secs()
+        )),
         _ => Err(format!("{name}: {}", done.reason())),
     })
 }
 
 /// A child takes link-local addresses, and leaves another one that keeps them.
-fn take_link_local(m: &mut Machine, config: &Network, ports: &[CardSelector]) -> Result<Result<String, String>, Fault> {
+fn take_link_local(
+    m: &mut Machine,
+    config: &Network,
+    ports: &[CardSelector],
+) -> Result<Result<String, String>, Fault> {
     let (mut names, mut keeper, mut summary) = (Vec::new(), None, String::new());
     let mut line = |line: &str| {
         if let Some(name) = line.strip_prefix(helper::PORT) {
             names.push(name.to_owned());
         } else if let Some(id) = line.strip_prefix(helper::KEEPER) {
-            keeper = id.parse().ok().and_then(Pid::from_raw).and_then(|id| process::pidfd(id).ok());
+            keeper = id
+                .parse()
+                .ok()
+                .and_then(Pid::from_raw)
+                .and_then(|id| process::pidfd(id).ok());
         } else {
             line.clone_into(&mut summary);
         }
@@ -124,7 +147,9 @@ fn take_link_local(m: &mut Machine, config: &Network, ports: &[CardSelector]) ->
     if done.end != End::Exited(helper::SUCCESS) {
         return Ok(Err(done.reason()));
     }
-    let Some(keeper) = keeper else { return Ok(Err("the keeper of the addresses has ended".to_owned())) };
+    let Some(keeper) = keeper else {
+        return Ok(Err("the keeper of the addresses has ended".to_owned()));
+    };
     (m.address_keeper, m.interfaces) = (Some(keeper), names);
     Ok(Ok(summary))
 }
@@ -158,7 +183,11 @@ fn start_rdma(m: &Machine, config: &Network) -> Result<String, Fault> {
     }
     let mut devices = String::new();
     let spec = helper::start_rdma(config.soft_roce, &m.interfaces);
-    let done = m.run(&spec, &mut on_output(|line| line.clone_into(&mut devices)), |_| true)?;
+    let done = m.run(
+        &spec,
+        &mut on_output(|line| line.clone_into(&mut devices)),
+        |_| true,
+    )?;
     Ok(match done.end {
         End::Exited(helper::SUCCESS) if devices.is_empty() => String::new(),
         End::Exited(helper::SUCCESS) => format!(", RDMA {devices}"),
@@ -168,6 +197,14 @@ fn start_rdma(m: &Machine, config: &Network) -> Result<String, Fault> {
 
 /// Replaces the name servers from DHCP.
 fn write_name_servers(config: &Network) -> std::io::Result<()> {
-    let lines: String = config.dns.iter().map(|server| format!("nameserver {server}\n")).collect();
-    if lines.is_empty() { Ok(()) } else { write_atomically(Path::new(paths::RESOLV_CONF), lines.as_bytes()) }
+    let lines: String = config
+        .dns
+        .iter()
+        .map(|server| format!("nameserver {server}\n"))
+        .collect();
+    if lines.is_empty() {
+        Ok(())
+    } else {
+        write_atomically(Path::new(paths::RESOLV_CONF), lines.as_bytes())
+    }
 }

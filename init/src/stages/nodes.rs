@@ -52,12 +52,19 @@ fn meet_if_asked(
     validation: &Validation,
     (reset, stage_errors): (&ResetCheck, &[StageError]),
 ) -> Result<Option<Met>, Fault> {
-    let Some(meeting) = config.meeting else { return Ok(None) };
+    let Some(meeting) = config.meeting else {
+        return Ok(None);
+    };
     m.stage("nodes", |m| {
         forget(&[paths::NODES]);
         let own = judge(validation, stage_errors).verdict;
         if own.is_good() {
-            reset.guard(m, Step::Nodes, |why| Met::failed(why, None), |m| run(m, config, meeting))
+            reset.guard(
+                m,
+                Step::Nodes,
+                |why| Met::failed(why, None),
+                |m| run(m, config, meeting),
+            )
         } else {
             Ok(Met::failed(format!("not run: this machine is {own}"), None))
         }
@@ -71,28 +78,40 @@ fn forget_secret(files: &[String], run: &Path) -> Vec<String> {
     let mut lines = Vec::new();
     for file in files.iter().map(Path::new) {
         // A file that cannot be read or parsed was refused long before.
-        let Some(mut layer) =
-            read_at_most(file, LARGEST_LAYER).ok().and_then(|bytes| toml::from_slice::<Table>(&bytes).ok())
+        let Some(mut layer) = read_at_most(file, LARGEST_LAYER)
+            .ok()
+            .and_then(|bytes| toml::from_slice::<Table>(&bytes).ok())
         else {
             continue;
         };
-        let secret = layer.get("nodes").and_then(|nodes| nodes.get("token")).and_then(toml::Value::as_str);
+        let secret = layer
+            .get("nodes")
+            .and_then(|nodes| nodes.get("token"))
+            .and_then(toml::Value::as_str);
         if secret.is_none_or(str::is_empty) {
             continue;
         }
         let name = file.display();
         if !file.starts_with(run) {
-            lines.push(format!("warning: {name}: nodes.token is in the image; whoever has the image has it"));
+            lines.push(format!(
+                "warning: {name}: nodes.token is in the image; whoever has the image has it"
+            ));
             continue;
         }
         layer.remove("nodes");
         let text = toml::to_string(&layer).map_err(|e| e.to_string());
-        match text.and_then(|text| write_privately(file, text.as_bytes()).map_err(|e| e.to_string())) {
-            Ok(()) => debug!("{name}: [nodes] removed; by hand: firstlight nodes --size N --token-file FILE"),
+        match text
+            .and_then(|text| write_privately(file, text.as_bytes()).map_err(|e| e.to_string()))
+        {
+            Ok(()) => debug!(
+                "{name}: [nodes] removed; by hand: firstlight nodes --size N --token-file FILE"
+            ),
             Err(why) => {
                 // Without the file, no later test of this boot can begin; with it, the secret would be kept.
                 let _not_there = remove(file);
-                lines.push(format!("warning: {name}: removed, because [nodes] cannot be removed from it: {why}"));
+                lines.push(format!(
+                    "warning: {name}: removed, because [nodes] cannot be removed from it: {why}"
+                ));
             }
         }
     }
@@ -103,7 +122,8 @@ fn run(m: &Machine, config: &Validator, meeting: Duration) -> Result<Met, Fault>
     let spec = spec(config, meeting);
     let reached = |end| matches!(end, End::Exited(status) if Verdict::of_status(status).is_some());
     let done = run_alone(m, &spec, &mut show, reached)?;
-    let report = read_at_most(Path::new(paths::NODES), LARGEST).map_err(|e| format!("{}: {e}", paths::NODES));
+    let report = read_at_most(Path::new(paths::NODES), LARGEST)
+        .map_err(|e| format!("{}: {e}", paths::NODES));
     Ok(Met::accept(done.end, &done.reason(), report))
 }
 
@@ -135,10 +155,19 @@ mod tests {
 
     #[test]
     fn rows_of_tests_are_shown_and_tables_are_not() {
-        for row in ["  PASS   nodes-pairs     2 of 2 pairs   0.0 s", "                         are fine"] {
+        for row in [
+            "  PASS   nodes-pairs     2 of 2 pairs   0.0 s",
+            "                         are fine",
+        ] {
             assert!(!is_of_a_table(row), "{row}");
         }
-        for line in ["", "#", "# Using devices", " #bytes     #iterations", &"1".repeat(81)] {
+        for line in [
+            "",
+            "#",
+            "# Using devices",
+            " #bytes     #iterations",
+            &"1".repeat(81),
+        ] {
             assert!(is_of_a_table(line), "{line}");
         }
     }
@@ -153,24 +182,44 @@ mod tests {
             std::fs::write(&path, text).unwrap();
             path.display().to_string()
         };
-        let files =
-            [at(&run, "a.toml", text), at(&run, "b.toml", other), at(&image, "c.toml", text), at(&run, "d.toml", "[")];
+        let files = [
+            at(&run, "a.toml", text),
+            at(&run, "b.toml", other),
+            at(&image, "c.toml", text),
+            at(&run, "d.toml", "["),
+        ];
         let said = forget_secret(&files, run.path());
-        assert_eq!(said, [format!("warning: {}: nodes.token is in the image; whoever has the image has it", files[2])]);
+        assert_eq!(
+            said,
+            [format!(
+                "warning: {}: nodes.token is in the image; whoever has the image has it",
+                files[2]
+            )]
+        );
         let read = |file: &str| std::fs::read_to_string(file).unwrap();
         assert_eq!(
             toml::from_str::<Table>(&read(&files[0])).unwrap(),
             toml::from_str("[validate]\nlevel = \"quick\"").unwrap()
         );
-        assert_eq!((read(&files[1]).as_str(), read(&files[2]).as_str()), (other, text));
-        let mode = |file: &str| std::os::unix::fs::MetadataExt::mode(&std::fs::metadata(file).unwrap()) & 0o777;
+        assert_eq!(
+            (read(&files[1]).as_str(), read(&files[2]).as_str()),
+            (other, text)
+        );
+        let mode = |file: &str| {
+            std::os::unix::fs::MetadataExt::mode(&std::fs::metadata(file).unwrap()) & 0o777
+        };
         assert_eq!(mode(&files[0]), 0o600);
     }
 
     #[test]
     fn the_time_limit_is_that_of_the_meeting_and_of_the_tests() {
         let (timeout, meeting) = (Duration::from_secs(900), Duration::from_secs(60));
-        let config = Validator { files: Vec::new(), set: Vec::new(), timeout, meeting: Some(meeting) };
+        let config = Validator {
+            files: Vec::new(),
+            set: Vec::new(),
+            timeout,
+            meeting: Some(meeting),
+        };
         assert_eq!(spec(&config, meeting).deadline, Duration::from_secs(1860));
     }
 }

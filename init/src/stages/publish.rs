@@ -49,7 +49,11 @@ impl fmt::Display for Publication {
 ///
 /// # Errors
 /// Only an interruption.
-pub fn publish(m: &mut Machine, config: &Config, mut decision: Decision) -> Result<Publication, Fault> {
+pub fn publish(
+    m: &mut Machine,
+    config: &Config,
+    mut decision: Decision,
+) -> Result<Publication, Fault> {
     if let Some(root) = &decision.judgement.recorded {
         info!("warning: the report is about the machine in {root}, not about this one");
     }
@@ -75,7 +79,11 @@ pub fn publish(m: &mut Machine, config: &Config, mut decision: Decision) -> Resu
         rewrite(m, &mut decision, config, &mut variables, &stage_error);
     }
     protect();
-    Ok(Publication { decision, variables, kept })
+    Ok(Publication {
+        decision,
+        variables,
+        kept,
+    })
 }
 
 /// Writes everything again after an error made the verdict ERROR. If a file cannot be written even then, its old
@@ -91,7 +99,8 @@ fn rewrite(
     apply_action(decision, variables);
     watchdog::set_variables(m, config, decision.action, variables);
     withdraw(m, &decision.judgement);
-    if write_files(m, decision, variables).is_err() && decision.action == Action::WorkloadWithoutP2p {
+    if write_files(m, decision, variables).is_err() && decision.action == Action::WorkloadWithoutP2p
+    {
         decision.action = Action::Hold;
     }
 }
@@ -103,7 +112,9 @@ const FINAL: [&str; 3] = [paths::REPORT, paths::VERDICT, paths::NODES];
 /// id namespace the files are another system's.
 fn protect() {
     if in_initial_namespace() {
-        FINAL.iter().for_each(|path| forbid_changes(Path::new(path)));
+        FINAL
+            .iter()
+            .for_each(|path| forbid_changes(Path::new(path)));
     }
 }
 
@@ -118,7 +129,8 @@ pub(super) fn forget(paths: &[&str]) {
 /// Writes a verdict without a report, as far as possible, and removes the mark of a validated machine.
 pub fn withdraw(m: &Machine, judgement: &Judgement) {
     let _not_there = remove(Path::new(paths::VALIDATED));
-    if let Err(stage_error) = verdict_json(judgement, m.watchdog.as_ref()).and_then(|text| write(paths::VERDICT, &text))
+    if let Err(stage_error) =
+        verdict_json(judgement, m.watchdog.as_ref()).and_then(|text| write(paths::VERDICT, &text))
     {
         // An old verdict must not be read in its place.
         forget(&[paths::VERDICT]);
@@ -137,9 +149,21 @@ fn variables(m: &Machine, decision: &Decision) -> Result<Result<Vec<Variable>, S
             lines.push(line.to_owned());
         }
     };
-    let met = decision.judgement.nodes.as_ref().is_some_and(|met| met.verdict.is_good());
-    let done = m.run(&helper::environment(met), &mut on_output(&mut take), |end| end == End::Exited(0))?;
-    let stage_error = |cause| StageError { stage: "publish", code: None, cause };
+    let met = decision
+        .judgement
+        .nodes
+        .as_ref()
+        .is_some_and(|met| met.verdict.is_good());
+    let done = m.run(
+        &helper::environment(met),
+        &mut on_output(&mut take),
+        |end| end == End::Exited(0),
+    )?;
+    let stage_error = |cause| StageError {
+        stage: "publish",
+        code: None,
+        cause,
+    };
     if done.end != End::Exited(0) {
         return Ok(Err(stage_error(format!("firstlight env {}", done.end))));
     }
@@ -151,7 +175,8 @@ fn variables(m: &Machine, decision: &Decision) -> Result<Result<Vec<Variable>, S
 fn apply_action(decision: &Decision, variables: &mut Vec<Variable>) {
     let verdict = decision.judgement.worst();
     if decision.action == Action::WorkloadWithoutP2p {
-        let reason = format!("the verdict is {verdict}, and the policy for it workload-without-p2p");
+        let reason =
+            format!("the verdict is {verdict}, and the policy for it workload-without-p2p");
         environment::switch_p2p_off(variables, &reason);
     } else if !verdict.is_good() {
         environment::trust_no_p2p(variables);
@@ -164,7 +189,10 @@ fn write_files(m: &Machine, decision: &Decision, variables: &[Variable]) -> Resu
     write(paths::ENV, &environment::lines(variables))?;
     let old = settings(Path::new(paths::NCCL_CONF)).map_err(|e| failed(paths::NCCL_CONF, &e))?;
     write(paths::NCCL_CONF, &environment::nccl_conf(&old, variables))?;
-    write(paths::VERDICT, &verdict_json(&decision.judgement, m.watchdog.as_ref())?)?;
+    write(
+        paths::VERDICT,
+        &verdict_json(&decision.judgement, m.watchdog.as_ref())?,
+    )?;
     if decision.judgement.worst().is_good() {
         write(paths::VALIDATED, "")?;
     }
@@ -192,7 +220,11 @@ fn write(path: &str, text: &str) -> Result<(), StageError> {
 }
 
 fn failed(path: &str, e: &io::Error) -> StageError {
-    StageError { stage: "publish", code: None, cause: format!("{path}: {e}") }
+    StageError {
+        stage: "publish",
+        code: None,
+        cause: format!("{path}: {e}"),
+    }
 }
 
 /// `firstlight.verdict/1`
@@ -234,7 +266,11 @@ fn verdict_json(judgement: &Judgement, watchdog: Option<&Armed>) -> Result<Strin
     };
     let text = serde_json::to_string(&file).map(|text| text + "\n");
     let cause = |e| format!("{}: {e}", paths::VERDICT);
-    text.map_err(|e| StageError { stage: "publish", code: None, cause: cause(e) })
+    text.map_err(|e| StageError {
+        stage: "publish",
+        code: None,
+        cause: cause(e),
+    })
 }
 
 #[cfg(test)]
@@ -248,7 +284,12 @@ mod tests {
     fn a_verdict_file_has_every_key_of_its_schema() {
         let judgement = Judgement::error("config", "why".to_owned(), 0.5);
         let (device, name) = ("/dev/watchdog0".to_owned(), "x".to_owned());
-        let watchdog = Armed { device, name, timeout_s: 60, is_reliable: true };
+        let watchdog = Armed {
+            device,
+            name,
+            timeout_s: 60,
+            is_reliable: true,
+        };
         let text = verdict_json(&judgement, Some(&watchdog)).unwrap();
         let value: serde_json::Value = serde_json::from_str(&text).unwrap();
         assert_eq!(
@@ -281,15 +322,27 @@ mod tests {
 
     #[test]
     fn settings_for_peer_to_peer_stay_only_with_a_good_verdict() {
-        assert_eq!(variables_for(Action::Workload, false), "# fast\nNCCL_P2P_LEVEL=SYS\nNCCL_IB_HCA=mlx5_0\n");
-        assert_eq!(variables_for(Action::Workload, true), "NCCL_IB_HCA=mlx5_0\n");
+        assert_eq!(
+            variables_for(Action::Workload, false),
+            "# fast\nNCCL_P2P_LEVEL=SYS\nNCCL_IB_HCA=mlx5_0\n"
+        );
+        assert_eq!(
+            variables_for(Action::Workload, true),
+            "NCCL_IB_HCA=mlx5_0\n"
+        );
     }
 
     #[test]
     fn a_workload_without_peer_to_peer_gets_the_reason() {
         let why = "# the verdict is ERROR, and the policy for it workload-without-p2p";
         let lines = variables_for(Action::WorkloadWithoutP2p, true);
-        let off = format!("{why}\nNCCL_P2P_DISABLE=1\n{why}\nVLLM_CACHE_ROOT={}\n", environment::VLLM_NONE);
-        assert_eq!(lines, format!("NCCL_IB_HCA=mlx5_0\n{off}{why}\nVLLM_SKIP_P2P_CHECK=0\n"));
+        let off = format!(
+            "{why}\nNCCL_P2P_DISABLE=1\n{why}\nVLLM_CACHE_ROOT={}\n",
+            environment::VLLM_NONE
+        );
+        assert_eq!(
+            lines,
+            format!("NCCL_IB_HCA=mlx5_0\n{off}{why}\nVLLM_SKIP_P2P_CHECK=0\n")
+        );
     }
 }

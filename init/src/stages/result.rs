@@ -32,7 +32,11 @@ impl StageResult {
     #[must_use]
     pub fn stage_error(&self, stage: &'static str) -> Option<StageError> {
         match self {
-            Self::Failed(cause) => Some(StageError { stage, code: None, cause: cause.clone() }),
+            Self::Failed(cause) => Some(StageError {
+                stage,
+                code: None,
+                cause: cause.clone(),
+            }),
             Self::Done(_) => None,
         }
     }
@@ -55,8 +59,14 @@ struct Finding {
 impl Findings {
     /// The last finding that is more than a note.
     fn last(self) -> Option<String> {
-        let mut found = self.findings.into_iter().filter(|finding| finding.severity > Severity::Info);
-        found.next_back().map(|finding| finding.code).or_else(|| self.rebar.and_then(|rebar| rebar.last()))
+        let mut found = self
+            .findings
+            .into_iter()
+            .filter(|finding| finding.severity > Severity::Info);
+        found
+            .next_back()
+            .map(|finding| finding.code)
+            .or_else(|| self.rebar.and_then(|rebar| rebar.last()))
     }
 }
 
@@ -64,7 +74,9 @@ impl Findings {
 pub(super) fn last_finding() -> Option<String> {
     const LARGEST: u64 = 16 << 20;
     let last = |path: &str| -> Option<String> {
-        serde_json::from_slice::<Findings>(&read_at_most(Path::new(path), LARGEST).ok()?).ok()?.last()
+        serde_json::from_slice::<Findings>(&read_at_most(Path::new(path), LARGEST).ok()?)
+            .ok()?
+            .last()
     };
     last(paths::DRIVER).or_else(|| last(paths::FABRIC_FIX))
 }
@@ -76,9 +88,13 @@ mod tests {
     #[test]
     fn the_last_finding_is_the_latest_that_is_more_than_a_note() {
         let last = |text: &str| serde_json::from_str::<Findings>(text).unwrap().last();
-        let one = |code: &str, severity: &str| format!(r#"{{"code":"{code}","severity":"{severity}"}}"#);
+        let one =
+            |code: &str, severity: &str| format!(r#"{{"code":"{code}","severity":"{severity}"}}"#);
         let (warn, info) = (one("A", "warn"), one("B", "info"));
-        assert_eq!(last(&format!(r#"{{"findings":[{warn},{info}]}}"#)).as_deref(), Some("A"));
+        assert_eq!(
+            last(&format!(r#"{{"findings":[{warn},{info}]}}"#)).as_deref(),
+            Some("A")
+        );
         let nested = format!(r#"{{"findings":[{info}],"rebar":{{"findings":[{warn}]}}}}"#);
         assert_eq!(last(&nested).as_deref(), Some("A"));
         assert_eq!(last("{}"), None);

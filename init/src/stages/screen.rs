@@ -49,8 +49,14 @@ pub fn keep_or_release(m: &mut Machine, config: &Config) -> Result<ScreenResult,
     if effective_setting(&config.console) == Screen::Keep {
         return Ok(ScreenResult::Kept(gpus));
     }
-    info!("This screen goes dark now: it sits on GPU {}.", gpus.join(" "));
-    info!("The verdict will be on: {}", where_the_verdict_is(m, config));
+    info!(
+        "This screen goes dark now: it sits on GPU {}.",
+        gpus.join(" ")
+    );
+    info!(
+        "The verdict will be on: {}",
+        where_the_verdict_is(m, config)
+    );
     m.console.leave_screen();
     m.full_screen = false;
     let done = m.run(&helper::release_screen(), &mut no_lines, |_| true)?;
@@ -61,7 +67,16 @@ pub fn keep_or_release(m: &mut Machine, config: &Config) -> Result<ScreenResult,
 }
 
 fn where_the_verdict_is(m: &Machine, config: &Config) -> String {
-    let mut places: Vec<_> = m.console.names().into_iter().filter(|name| name != "tty0").collect();
+    let mut places: Vec<_> = m
+        .console
+        .names()
+        .into_iter()
+        .filter(|name| name != "tty0")
+        .collect();
     places.extend(config.report.partition.as_ref().map(DeviceSpec::text));
-    if places.is_empty() { "/run/firstlight of this machine only".to_owned() } else { places.join(", ") }
+    if places.is_empty() {
+        "/run/firstlight of this machine only".to_owned()
+    } else {
+        places.join(", ")
+    }
 }

@@ -29,12 +29,19 @@ pub(super) fn layers(
     remote: &RemoteSource,
     key: Option<&str>,
 ) -> Result<Result<Vec<ConfigFile>, ConfigError>, Fault> {
-    let error = |why| ConfigError::Unreadable { place: "kernel word firstlight.config".to_owned(), why };
+    let error = |why| ConfigError::Unreadable {
+        place: "kernel word firstlight.config".to_owned(),
+        why,
+    };
     if let Err(why) = network::connect_once(m, config)? {
         return Ok(Err(error(format!("{}: no network: {why}", remote.url))));
     }
     // Only root may read what comes into it: a layer may have the secret of [nodes].
-    if let Err(e) = fs::DirBuilder::new().recursive(true).mode(0o700).create(paths::REMOTE_CONFIG_D) {
+    if let Err(e) = fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(paths::REMOTE_CONFIG_D)
+    {
         return Ok(Err(error(format!("{}: {e}", paths::REMOTE_CONFIG_D))));
     }
     let files = if remote.is_folder() {
@@ -68,7 +75,10 @@ pub(super) fn layers(
 /// The last part of the URL as a file name.
 fn name(url: &str) -> String {
     let last = url.rsplit('/').next().unwrap_or("");
-    last.chars().filter(|c| c.is_ascii_alphanumeric() || ".-_".contains(*c)).take(100).collect()
+    last.chars()
+        .filter(|c| c.is_ascii_alphanumeric() || ".-_".contains(*c))
+        .take(100)
+        .collect()
 }
 
 fn fetch(
@@ -78,13 +88,20 @@ fn fetch(
     name: &str,
 ) -> Result<Result<ConfigFile, String>, Fault> {
     let path = format!("{}/{name}", paths::REMOTE_CONFIG_D);
-    let done = m.run(&helper::fetch(remote, &path, config), &mut no_lines, |_| true)?;
+    let done = m.run(&helper::fetch(remote, &path, config), &mut no_lines, |_| {
+        true
+    })?;
     if done.end != End::Exited(0) {
         return Ok(Err(done.reason_after("firstlight: ")));
     }
     let text = read_at_most(Path::new(&path), LARGEST).map_err(|e| format!("{path}: {e}"));
-    let text = text.and_then(|bytes| String::from_utf8(bytes).map_err(|_| format!("{path}: not valid UTF-8")));
-    Ok(text.map(|text| ConfigFile { source: LayerSource::Server, path, text }))
+    let text = text
+        .and_then(|bytes| String::from_utf8(bytes).map_err(|_| format!("{path}: not valid UTF-8")));
+    Ok(text.map(|text| ConfigFile {
+        source: LayerSource::Server,
+        path,
+        text,
+    }))
 }
 
 /// Fetches the signature of a layer and checks it.
@@ -95,9 +112,15 @@ fn check(
     layer: &ConfigFile,
     key: &str,
 ) -> Result<Result<(), ConfigError>, Fault> {
-    let (url_of, path) =
-        (format!("{url}.{}", signature::EXTENSION), format!("{}.{}", layer.path, signature::EXTENSION));
-    let done = m.run(&helper::fetch_signature(&url_of, &path, config), &mut no_lines, |_| true)?;
+    let (url_of, path) = (
+        format!("{url}.{}", signature::EXTENSION),
+        format!("{}.{}", layer.path, signature::EXTENSION),
+    );
+    let done = m.run(
+        &helper::fetch_signature(&url_of, &path, config),
+        &mut no_lines,
+        |_| true,
+    )?;
     if done.end != End::Exited(0) {
         let (place, why) = (url.to_owned(), done.reason_after("firstlight: "));
         return Ok(Err(ConfigError::Signature { place, why }));
@@ -114,6 +137,8 @@ fn identity(m: &Machine) -> Result<NodeIdentity, Fault> {
             identity.serial = Some(serial.to_owned());
         }
     };
-    m.run(&helper::identify(), &mut on_output(&mut take), |end| end == End::Exited(helper::SUCCESS))?;
+    m.run(&helper::identify(), &mut on_output(&mut take), |end| {
+        end == End::Exited(helper::SUCCESS)
+    })?;
     Ok(identity)
 }

@@ -44,7 +44,10 @@ pub(super) fn run_alone(
         }
         if Instant::now() >= until {
             process::kill_all(Signal::KILL);
-            return Ok(ChildResult { end: End::Unkillable(LIMIT), ..done });
+            return Ok(ChildResult {
+                end: End::Unkillable(LIMIT),
+                ..done
+            });
         }
     }
 }

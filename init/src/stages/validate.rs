@@ -46,7 +46,11 @@ impl fmt::Display for Validation {
 ///
 /// # Errors
 /// Only an interruption; every other result is a [`Validation`].
-pub fn run_tests(m: &mut Machine, config: &Validator, which: TestSelection) -> Result<Validation, Fault> {
+pub fn run_tests(
+    m: &mut Machine,
+    config: &Validator,
+    which: TestSelection,
+) -> Result<Validation, Fault> {
     forget_old_report();
     run(m, config, which, None, paths::REPORT)
 }
@@ -55,7 +59,12 @@ pub fn run_tests(m: &mut Machine, config: &Validator, which: TestSelection) -> R
 ///
 /// # Errors
 /// Only an interruption.
-pub fn run_level(m: &mut Machine, config: &Validator, which: TestSelection, level: &str) -> Result<Validation, Fault> {
+pub fn run_level(
+    m: &mut Machine,
+    config: &Validator,
+    which: TestSelection,
+    level: &str,
+) -> Result<Validation, Fault> {
     forget_old_report();
     run(m, config, which, Some(level), paths::REPORT)
 }
@@ -66,7 +75,13 @@ pub fn run_level(m: &mut Machine, config: &Validator, which: TestSelection, leve
 /// Only an interruption.
 pub(super) fn run_without_p2p(m: &mut Machine, config: &Validator) -> Result<Validation, Fault> {
     let _not_there = remove(Path::new(paths::RECOVERY_REPORT));
-    run(m, config, TestSelection::WithoutP2p, None, paths::RECOVERY_REPORT)
+    run(
+        m,
+        config,
+        TestSelection::WithoutP2p,
+        None,
+        paths::RECOVERY_REPORT,
+    )
 }
 
 fn run(
@@ -77,7 +92,9 @@ fn run(
     report: &str,
 ) -> Result<Validation, Fault> {
     let marks = m.marks.as_ref().filter(|marks| marks.is_written);
-    let begin_part = marks.map(|marks| helper::begin_part(&marks.report)).unwrap_or_default();
+    let begin_part = marks
+        .map(|marks| helper::begin_part(&marks.report))
+        .unwrap_or_default();
     let mut args = vec!["validate", "--json", report, "--text", "-"];
     match which {
         TestSelection::All => {}
@@ -114,12 +131,22 @@ fn run(
 #[must_use]
 pub fn skipped(why: String) -> Validation {
     forget_old_report();
-    Validation { end: End::Vetoed, report: Err(why.clone()), reason: why, lines: Vec::new(), seconds: 0.0 }
+    Validation {
+        end: End::Vetoed,
+        report: Err(why.clone()),
+        reason: why,
+        lines: Vec::new(),
+        seconds: 0.0,
+    }
 }
 
 /// Whether a validator that ended like this reached a verdict.
 fn reached_verdict(end: End) -> bool {
-    let status = if let End::Exited(status) = end { Verdict::of_status(status) } else { None };
+    let status = if let End::Exited(status) = end {
+        Verdict::of_status(status)
+    } else {
+        None
+    };
     status.is_some_and(|verdict| verdict != Verdict::Error)
 }
 
@@ -165,7 +192,11 @@ mod tests {
             "FIRSTLIGHT verdict=PASS failed=none warned=none codes=none scope=machine host=node7 seconds=1.0",
             &mut held
         ));
-        assert!(show(Stream::Out, "firstlight 0.1.0   level standard", &mut held));
+        assert!(show(
+            Stream::Out,
+            "firstlight 0.1.0   level standard",
+            &mut held
+        ));
         assert!(show(Stream::Err, "progress  nccl  10 s of 60 s", &mut held));
         assert!(!show(Stream::Err, "VERDICT on the wrong stream", &mut held));
         assert_eq!(held.len(), 2);

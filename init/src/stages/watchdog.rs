@@ -43,7 +43,11 @@ impl fmt::Display for WatchdogState {
                     write!(f, "; {}, {} s", beside.name, beside.timeout_s)?;
                 }
                 let asked = wanted.timeout_s.as_secs();
-                if armed.timeout_s == asked { Ok(()) } else { write!(f, "; warning: it refused {asked} s") }
+                if armed.timeout_s == asked {
+                    Ok(())
+                } else {
+                    write!(f, "; warning: it refused {asked} s")
+                }
             }
             Self::Unavailable(WatchdogMode::Auto, why) => write!(f, "warning: none: {why}"),
             Self::Unavailable(mode, why) => write!(f, "ERROR: no {} watchdog: {why}", mode.word()),
@@ -55,10 +59,16 @@ impl WatchdogState {
     /// The error that the verdict must include: a device that the configuration demands must exist.
     #[must_use]
     pub fn stage_error(&self) -> Option<StageError> {
-        let Self::Unavailable(mode, why) = self else { return None };
+        let Self::Unavailable(mode, why) = self else {
+            return None;
+        };
         let cause = || format!("watchdog.mode = {}: {why}", mode.word());
         let demanded = *mode != WatchdogMode::Auto;
-        demanded.then(|| StageError { stage: "watchdog", code: Some(code::WATCHDOG_NONE), cause: cause() })
+        demanded.then(|| StageError {
+            stage: "watchdog",
+            code: Some(code::WATCHDOG_NONE),
+            cause: cause(),
+        })
     }
 }
 
@@ -77,10 +87,16 @@ pub fn arm(m: &mut Machine, config: &Watchdog) -> Result<WatchdogState, Fault> {
     };
     let mut said = Vec::new();
     let spec = helper::arm_watchdog(config, theirs);
-    let done = m.run(&spec, &mut on_output(|line| said.extend(parse_line(line))), |_| true);
+    let done = m.run(
+        &spec,
+        &mut on_output(|line| said.extend(parse_line(line))),
+        |_| true,
+    );
     drop(spec);
     let devices = descriptors::receive_all(ours.as_fd());
-    let fine = done.as_ref().is_ok_and(|done| done.end == End::Exited(helper::SUCCESS));
+    let fine = done
+        .as_ref()
+        .is_ok_and(|done| done.end == End::Exited(helper::SUCCESS));
     if devices.is_empty() {
         return Ok(without(done?.reason()));
     }
@@ -90,18 +106,30 @@ pub fn arm(m: &mut Machine, config: &Watchdog) -> Result<WatchdogState, Fault> {
             stays.extend(release_device(m, device, WatchdogEnd::Disarm, "the device")?.err());
         }
         let why = done?.reason();
-        let it = if stays.is_empty() { String::new() } else { format!("; it may run on: {}", stays.join("; ")) };
+        let it = if stays.is_empty() {
+            String::new()
+        } else {
+            format!("; it may run on: {}", stays.join("; "))
+        };
         return Ok(without(format!("{why}{it}")));
     }
     let mut armed = Vec::new();
     for (device, (one, by)) in devices.into_iter().zip(said) {
-        m.children.watchdog.begin(device, by, Duration::from_secs(one.timeout_s));
+        m.children
+            .watchdog
+            .begin(device, by, Duration::from_secs(one.timeout_s));
         armed.push(one);
     }
     let mut armed = armed.into_iter();
-    let Some(first) = armed.next() else { return Ok(without("no device came".to_owned())) };
+    let Some(first) = armed.next() else {
+        return Ok(without("no device came".to_owned()));
+    };
     (m.watchdog, m.watchdog_beside) = (Some(first.clone()), armed.next());
-    Ok(WatchdogState::Armed(first, m.watchdog_beside.clone(), *config))
+    Ok(WatchdogState::Armed(
+        first,
+        m.watchdog_beside.clone(),
+        *config,
+    ))
 }
 
 /// A line of the child: path, how to pet it, seconds, whether its reset can be relied on, name.
@@ -120,12 +148,25 @@ fn parse_line(line: &str) -> Option<(Armed, PetMethod)> {
         _ => return None,
     };
     let (device, name) = (device.to_owned(), name.to_owned());
-    Some((Armed { device, name, timeout_s: seconds.parse().ok()?, is_reliable }, by))
+    Some((
+        Armed {
+            device,
+            name,
+            timeout_s: seconds.parse().ok()?,
+            is_reliable,
+        },
+        by,
+    ))
 }
 
 /// Has a child, as the only holder of the device, close it, so that a close that hangs does not block process 1. Returns
 /// whether it could be verified that the device is stopped or running, as wanted.
-fn release_device(m: &Machine, device: OwnedFd, end: WatchdogEnd, path: &str) -> Result<Result<bool, String>, Fault> {
+fn release_device(
+    m: &Machine,
+    device: OwnedFd,
+    end: WatchdogEnd,
+    path: &str,
+) -> Result<Result<bool, String>, Fault> {
     let sent = descriptors::pair().and_then(|(ours, theirs)| {
         descriptors::send(ours.as_fd(), device.as_fd())?;
         Ok((ours, theirs))
@@ -140,9 +181,17 @@ fn release_device(m: &Machine, device: OwnedFd, end: WatchdogEnd, path: &str) ->
     drop(device);
     let mut said = String::new();
     let spec = helper::release_watchdog(end, path, theirs);
-    let done = m.run(&spec, &mut on_output(|line| line.clone_into(&mut said)), |_| true)?;
+    let done = m.run(
+        &spec,
+        &mut on_output(|line| line.clone_into(&mut said)),
+        |_| true,
+    )?;
     let fine = done.end == End::Exited(helper::SUCCESS);
-    Ok(if fine { Ok(said != helper::UNCHECKED) } else { Err(done.reason()) })
+    Ok(if fine {
+        Ok(said != helper::UNCHECKED)
+    } else {
+        Err(done.reason())
+    })
 }
 
 /// Replaces the workload's variables about the watchdog that it receives: none unless `action` starts the workload.
@@ -152,15 +201,29 @@ pub fn set_variables(m: &Machine, config: &Config, action: Action, variables: &m
 }
 
 fn variables_for(m: &Machine, config: &Config, action: Action) -> Vec<Variable> {
-    let handed = matches!(action, Action::Workload | Action::WorkloadWithoutP2p) && config.workload.watchdog;
-    let Some(armed) = m.watchdog.as_ref().filter(|_| handed && config.workload.handover != WorkloadMode::None) else {
+    let handed =
+        matches!(action, Action::Workload | Action::WorkloadWithoutP2p) && config.workload.watchdog;
+    let Some(armed) = m
+        .watchdog
+        .as_ref()
+        .filter(|_| handed && config.workload.handover != WorkloadMode::None)
+    else {
         return Vec::new();
     };
-    let reason = "the machine resets unless the workload opens it in this time and pets it".to_owned();
-    let variable = |name: &str, value: String, reason: String| Variable { name: name.to_owned(), value, reason };
+    let reason =
+        "the machine resets unless the workload opens it in this time and pets it".to_owned();
+    let variable = |name: &str, value: String, reason: String| Variable {
+        name: name.to_owned(),
+        value,
+        reason,
+    };
     vec![
         variable(VARIABLE, armed.device.clone(), reason),
-        variable(&format!("{VARIABLE}_S"), armed.timeout_s.to_string(), String::new()),
+        variable(
+            &format!("{VARIABLE}_S"),
+            armed.timeout_s.to_string(),
+            String::new(),
+        ),
     ]
 }
 
@@ -171,19 +234,32 @@ fn variables_for(m: &Machine, config: &Config, action: Action) -> Vec<Variable> 
 /// Only an interruption.
 pub fn hand_over(m: &mut Machine, config: &Config) -> Result<(), Fault> {
     let mut devices = m.children.watchdog.end().into_iter();
-    let (Some(device), Some(armed)) = (devices.next(), m.watchdog.take()) else { return Ok(()) };
+    let (Some(device), Some(armed)) = (devices.next(), m.watchdog.take()) else {
+        return Ok(());
+    };
     // The workload pets one device, so the timer beside it must stop.
     if let (Some(device), Some(beside)) = (devices.next(), m.watchdog_beside.take())
         && let Err(why) = release_device(m, device, WatchdogEnd::Disarm, &beside.device)?
     {
-        info!("warning: watchdog: {why}; it may reset the machine in {} s", beside.timeout_s);
+        info!(
+            "warning: watchdog: {why}; it may reset the machine in {} s",
+            beside.timeout_s
+        );
     }
-    let end = if config.workload.watchdog { WatchdogEnd::Keep } else { WatchdogEnd::Disarm };
+    let end = if config.workload.watchdog {
+        WatchdogEnd::Keep
+    } else {
+        WatchdogEnd::Disarm
+    };
     m.watchdog_to_rearm = Some(config.watchdog);
     let (name, path, seconds) = (&armed.name, &armed.device, armed.timeout_s);
     match release_device(m, device, end, path)? {
         Ok(checked) => {
-            let unsure = if checked { "" } else { "; its driver does not show whether it is" };
+            let unsure = if checked {
+                ""
+            } else {
+                "; its driver does not show whether it is"
+            };
             let what = if config.workload.watchdog {
                 format!("{path} runs: the workload must pet it within {seconds} s")
             } else {
@@ -201,7 +277,9 @@ pub fn hand_over(m: &mut Machine, config: &Config) -> Result<(), Fault> {
 /// # Errors
 /// Only an interruption.
 pub fn rearm(m: &mut Machine) -> Result<(), Fault> {
-    let Some(config) = m.watchdog_to_rearm.take() else { return Ok(()) };
+    let Some(config) = m.watchdog_to_rearm.take() else {
+        return Ok(());
+    };
     m.stage("watchdog", |m| arm(m, &config)).map(|_| ())
 }
 
@@ -210,16 +288,35 @@ mod tests {
     use super::*;
 
     fn armed(timeout_s: u64) -> Armed {
-        Armed { device: "/dev/watchdog0".to_owned(), name: "iTCO_wdt".to_owned(), timeout_s, is_reliable: false }
+        Armed {
+            device: "/dev/watchdog0".to_owned(),
+            name: "iTCO_wdt".to_owned(),
+            timeout_s,
+            is_reliable: false,
+        }
     }
 
     #[test]
     fn the_childs_line_is_read_and_no_other() {
-        assert_eq!(parse_line("/dev/watchdog0 direct 60 unproven iTCO_wdt"), Some((armed(60), PetMethod::Write)));
+        assert_eq!(
+            parse_line("/dev/watchdog0 direct 60 unproven iTCO_wdt"),
+            Some((armed(60), PetMethod::Write))
+        );
         let (slow, by) = parse_line("/dev/watchdog slow 60 unproven IPMI").unwrap();
-        assert_eq!((slow.device.as_str(), by), ("/dev/watchdog", PetMethod::Child(Helper::PetWatchdog.words())));
-        let offered = parse_line("/dev/watchdog0 direct 60 reliable i6300ESB timer").unwrap().0;
-        assert_eq!((offered.name.as_str(), offered.is_reliable), ("i6300ESB timer", true));
+        assert_eq!(
+            (slow.device.as_str(), by),
+            (
+                "/dev/watchdog",
+                PetMethod::Child(Helper::PetWatchdog.words())
+            )
+        );
+        let offered = parse_line("/dev/watchdog0 direct 60 reliable i6300ESB timer")
+            .unwrap()
+            .0;
+        assert_eq!(
+            (offered.name.as_str(), offered.is_reliable),
+            ("i6300ESB timer", true)
+        );
         for other in [
             "",
             "/dev/watchdog0 direct 60",
@@ -233,7 +330,10 @@ mod tests {
 
     #[test]
     fn the_line_names_the_device_and_a_time_that_it_refused() {
-        let config = Watchdog { mode: WatchdogMode::Auto, timeout_s: Duration::from_secs(60) };
+        let config = Watchdog {
+            mode: WatchdogMode::Auto,
+            timeout_s: Duration::from_secs(60),
+        };
         let timer = Armed {
             device: "/dev/watchdog1".to_owned(),
             name: "Software Watchdog".to_owned(),
@@ -241,25 +341,50 @@ mod tests {
             is_reliable: true,
         };
         let both = WatchdogState::Armed(armed(60), Some(timer.clone()), config).to_string();
-        assert_eq!(both, "iTCO_wdt, 60 s, not proven to reset; Software Watchdog, 120 s");
         assert_eq!(
-            WatchdogState::Armed(Armed { timeout_s: 60, ..timer }, None, config).to_string(),
+            both,
+            "iTCO_wdt, 60 s, not proven to reset; Software Watchdog, 120 s"
+        );
+        assert_eq!(
+            WatchdogState::Armed(
+                Armed {
+                    timeout_s: 60,
+                    ..timer
+                },
+                None,
+                config
+            )
+            .to_string(),
             "Software Watchdog, 60 s"
         );
         let less = WatchdogState::Armed(armed(30), None, config).to_string();
-        assert_eq!(less, "iTCO_wdt, 30 s, not proven to reset; warning: it refused 60 s");
+        assert_eq!(
+            less,
+            "iTCO_wdt, 30 s, not proven to reset; warning: it refused 60 s"
+        );
     }
 
     #[test]
     fn that_there_is_none_is_a_warning_unless_one_is_demanded() {
-        let without = |mode| WatchdogState::Unavailable(mode, "no watchdog of the machine's own".to_owned());
+        let without =
+            |mode| WatchdogState::Unavailable(mode, "no watchdog of the machine's own".to_owned());
         let auto = without(WatchdogMode::Auto);
-        assert_eq!(auto.to_string(), "warning: none: no watchdog of the machine's own");
+        assert_eq!(
+            auto.to_string(),
+            "warning: none: no watchdog of the machine's own"
+        );
         assert_eq!(auto.stage_error(), None);
         for mode in [WatchdogMode::Hardware, WatchdogMode::Software] {
             let stage_error = without(mode).stage_error().unwrap();
-            assert_eq!((stage_error.stage, stage_error.code), ("watchdog", Some("WATCHDOG-NONE")));
-            assert!(stage_error.cause.starts_with(&format!("watchdog.mode = {}: no ", mode.word())));
+            assert_eq!(
+                (stage_error.stage, stage_error.code),
+                ("watchdog", Some("WATCHDOG-NONE"))
+            );
+            assert!(
+                stage_error
+                    .cause
+                    .starts_with(&format!("watchdog.mode = {}: no ", mode.word()))
+            );
         }
         assert_eq!(WatchdogState::Off.stage_error(), None);
     }

@@ -50,21 +50,34 @@ impl ControlGroup {
             let _no_controller = fs::write(format!("{ROOT}/cgroup.subtree_control"), "+cpu");
         }
         // In namespaces, several processes 1 may share one hierarchy.
-        Self::at(Path::new(ROOT), &format!("firstlight.{}.{nth}", since_boot().as_nanos())).ok()
+        Self::at(
+            Path::new(ROOT),
+            &format!("firstlight.{}.{nth}", since_boot().as_nanos()),
+        )
+        .ok()
     }
 
     fn at(root: &Path, name: &str) -> io::Result<Self> {
         let at = root.join(name);
         fs::create_dir(&at)?;
         // In a folder that is not of cgroup2 there is no such file.
-        let members = File::options().write(true).open(at.join("cgroup.procs")).inspect_err(|_| {
-            let _empty = fs::remove_dir(&at);
-        })?;
+        let members = File::options()
+            .write(true)
+            .open(at.join("cgroup.procs"))
+            .inspect_err(|_| {
+                let _empty = fs::remove_dir(&at);
+            })?;
         let _no_controller = fs::write(at.join("pids.max"), pids(memory()).to_string());
         if let Some(bytes) = memory() {
-            let _no_controller = fs::write(at.join("memory.max"), (bytes - bytes / KEPT_FREE).to_string());
+            let _no_controller = fs::write(
+                at.join("memory.max"),
+                (bytes - bytes / KEPT_FREE).to_string(),
+            );
         }
-        Ok(Self { at, members: members.into() })
+        Ok(Self {
+            at,
+            members: members.into(),
+        })
     }
 
     /// Makes the command start in this group.
@@ -74,7 +87,10 @@ impl ControlGroup {
     pub fn confine(&self, command: &mut Command) -> io::Result<()> {
         let members = self.members.try_clone()?;
         let setup = move || Ok(rustix::io::write(members.as_fd(), b"0").map(|_| ())?);
-        #[expect(unsafe_code, reason = "std has no safe way to start a child in a control group")]
+        #[expect(
+            unsafe_code,
+            reason = "std has no safe way to start a child in a control group"
+        )]
         // SAFETY: between fork and exec the closure makes one system call and touches no memory that
         // another thread could have locked; init has no other thread.
         unsafe {
@@ -86,7 +102,9 @@ impl ControlGroup {
     /// Kills every process of the group at once, also one that is being started meanwhile. Returns whether the kernel can do this.
     #[must_use]
     pub fn kill(&self) -> bool {
-        let file = File::options().write(true).open(self.at.join("cgroup.kill"));
+        let file = File::options()
+            .write(true)
+            .open(self.at.join("cgroup.kill"));
         file.and_then(|mut file| file.write_all(b"1")).is_ok()
     }
 
@@ -94,7 +112,8 @@ impl ControlGroup {
     pub fn end(self) {
         let _older_kernel = self.kill();
         let until = Instant::now() + PATIENCE;
-        while fs::remove_dir(&self.at).is_err_and(|e| e.kind() == io::ErrorKind::ResourceBusy) && Instant::now() < until
+        while fs::remove_dir(&self.at).is_err_and(|e| e.kind() == io::ErrorKind::ResourceBusy)
+            && Instant::now() < until
         {
             // Process 1 reaps them later; a group is empty when they have ended.
             sleep(Duration::from_millis(1));
@@ -104,7 +123,9 @@ impl ControlGroup {
 
 /// How many ids a child gets on a machine with this memory, bytes.
 fn pids(memory: Option<u64>) -> u64 {
-    memory.map_or(PIDS, |bytes| (bytes / MEMORY_PER_PID).clamp(FEWEST_PIDS, PIDS))
+    memory.map_or(PIDS, |bytes| {
+        (bytes / MEMORY_PER_PID).clamp(FEWEST_PIDS, PIDS)
+    })
 }
 
 /// The machine's memory in bytes.
@@ -120,6 +141,9 @@ mod tests {
     #[test]
     fn a_small_machine_gives_a_child_fewer_ids() {
         let of_gib = |gib: u64| pids(Some(gib << 30));
-        assert_eq!([of_gib(0), of_gib(2), of_gib(64), of_gib(1024), pids(None)], [1024, 2048, 32_768, 32_768, 32_768]);
+        assert_eq!(
+            [of_gib(0), of_gib(2), of_gib(64), of_gib(1024), pids(None)],
+            [1024, 2048, 32_768, 32_768, 32_768]
+        );
     }
 }

@@ -4,8 +4,8 @@
 use rustix::fs::{Mode, OFlags};
 use rustix::io::FdFlags;
 use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
-    SendFlags, SocketFlags, SocketType,
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
 };
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -29,7 +29,12 @@ pub fn fill_standard_descriptors() {
 /// As socketpair(2).
 pub fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
     let flags = SocketFlags::CLOEXEC;
-    Ok(rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?)
+    Ok(rustix::net::socketpair(
+        AddressFamily::UNIX,
+        SocketType::SEQPACKET,
+        flags,
+        None,
+    )?)
 }
 
 /// Sends one descriptor; never waits.
@@ -62,7 +67,12 @@ fn receive(socket: BorrowedFd<'_>) -> Option<Vec<OwnedFd>> {
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let mut byte = [0];
     let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
-    let message = rustix::net::recvmsg(socket, &mut [IoSliceMut::new(&mut byte)], &mut control, flags);
+    let message = rustix::net::recvmsg(
+        socket,
+        &mut [IoSliceMut::new(&mut byte)],
+        &mut control,
+        flags,
+    );
     if message.ok()?.bytes == 0 {
         return None;
     }
@@ -97,7 +107,11 @@ mod tests {
         }
         drop(theirs);
         let texts = receive_all(ours.as_fd()).into_iter().map(|fd| {
-            assert!(rustix::io::fcntl_getfd(&fd).unwrap().contains(FdFlags::CLOEXEC));
+            assert!(
+                rustix::io::fcntl_getfd(&fd)
+                    .unwrap()
+                    .contains(FdFlags::CLOEXEC)
+            );
             let mut text = String::new();
             File::from(fd).read_to_string(&mut text).unwrap();
             text
@@ -119,7 +133,9 @@ mod tests {
     fn a_full_socket_refuses_instead_of_waiting() {
         let (_ours, theirs) = pair().unwrap();
         let file = File::open("/dev/null").unwrap();
-        let sent = (0..100_000).take_while(|_| send(theirs.as_fd(), file.as_fd()).is_ok()).count();
+        let sent = (0..100_000)
+            .take_while(|_| send(theirs.as_fd(), file.as_fd()).is_ok())
+            .count();
         assert!((64..100_000).contains(&sent), "{sent}");
     }
 

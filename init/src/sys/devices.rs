@@ -17,7 +17,9 @@ pub fn attach(image: &File) -> io::Result<String> {
     /// Another process may take the free device first.
     const TRIES: usize = 32;
     let busy = |e: &io::Error| e.kind() == io::ErrorKind::ResourceBusy;
-    let tried = (1..TRIES).map(|_| attach_once(image)).find(|tried| !tried.as_ref().is_err_and(busy));
+    let tried = (1..TRIES)
+        .map(|_| attach_once(image))
+        .find(|tried| !tried.as_ref().is_err_and(busy));
     tried.unwrap_or_else(|| attach_once(image))
 }
 
@@ -35,13 +37,22 @@ fn attach_once(image: &File) -> io::Result<String> {
     const GET_FREE: ioctl::Opcode = 0x4C82;
     const CONFIGURE: ioctl::Opcode = 0x4C0A;
     const READ_ONLY_AUTOCLEAR: u32 = 1 | 4;
-    let control = File::options().read(true).write(true).open("/dev/loop-control")?;
+    let control = File::options()
+        .read(true)
+        .write(true)
+        .open("/dev/loop-control")?;
     let number = loop_number::<GET_FREE>(&control)?;
     let path = format!("/dev/loop{number}");
     // Read-only, because the kernel refuses to mount a block device that is open for writing.
     let device = File::open(&path)?;
     let fd = u32::try_from(image.as_raw_fd()).map_err(io::Error::other)?;
-    let config = LoopConfig { fd, block_size: 0, before_flags: [0; 52], flags: READ_ONLY_AUTOCLEAR, rest: [0; 240] };
+    let config = LoopConfig {
+        fd,
+        block_size: 0,
+        before_flags: [0; 52],
+        flags: READ_ONLY_AUTOCLEAR,
+        rest: [0; 240],
+    };
     #[expect(unsafe_code, reason = "the loop driver is configured by ioctl only")]
     // SAFETY: LOOP_CONFIGURE reads one `struct loop_config` of 304 bytes, which this is, and keeps
     // no pointer to it.
@@ -55,7 +66,10 @@ fn attach_once(image: &File) -> io::Result<String> {
 /// LOOP_CTL_GET_FREE returns the number as its return value.
 fn loop_number<const CODE: ioctl::Opcode>(control: &File) -> io::Result<i32> {
     struct GetFree<const CODE: ioctl::Opcode>;
-    #[expect(unsafe_code, reason = "the trait is unsafe to implement: it says what the kernel touches")]
+    #[expect(
+        unsafe_code,
+        reason = "the trait is unsafe to implement: it says what the kernel touches"
+    )]
     // SAFETY: the opcode takes no argument and touches no memory; its answer is the return value.
     unsafe impl<const CODE: ioctl::Opcode> ioctl::Ioctl for GetFree<CODE> {
         type Output = i32;
@@ -66,7 +80,10 @@ fn loop_number<const CODE: ioctl::Opcode>(control: &File) -> io::Result<i32> {
         fn as_ptr(&mut self) -> *mut std::ffi::c_void {
             std::ptr::null_mut()
         }
-        unsafe fn output_from_ptr(answer: ioctl::IoctlOutput, _: *mut std::ffi::c_void) -> rustix::io::Result<i32> {
+        unsafe fn output_from_ptr(
+            answer: ioctl::IoctlOutput,
+            _: *mut std::ffi::c_void,
+        ) -> rustix::io::Result<i32> {
             Ok(answer)
         }
     }

@@ -29,20 +29,35 @@ pub fn open_folder_in(root: &Path, path: &str) -> io::Result<OwnedFd> {
 /// # Errors
 /// As openat2(2).
 pub fn open_file_in(root: &Path, path: &str) -> io::Result<File> {
-    open_in(root, path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY).map(File::from)
+    open_in(
+        root,
+        path,
+        OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY,
+    )
+    .map(File::from)
 }
 
 fn open_in(root: &Path, path: &str, flags: OFlags) -> io::Result<OwnedFd> {
     let flags = flags | OFlags::CLOEXEC;
-    Ok(rustix::fs::openat2(open_folder(root)?, path, flags, Mode::empty(), ResolveFlags::IN_ROOT)?)
+    Ok(rustix::fs::openat2(
+        open_folder(root)?,
+        path,
+        flags,
+        Mode::empty(),
+        ResolveFlags::IN_ROOT,
+    )?)
 }
 
 /// Whether `path` is an executable file, with `root` as `/` for the path and for every symbolic link in it.
 #[must_use]
 pub fn is_program_in(root: &Path, path: &str) -> bool {
     let file = open_in(root, path, OFlags::PATH);
-    let mode = file.and_then(|file| Ok(rustix::fs::fstat(&file)?)).map(|stat| stat.st_mode);
-    mode.is_ok_and(|mode| FileType::from_raw_mode(mode) == FileType::RegularFile && mode & 0o111 != 0)
+    let mode = file
+        .and_then(|file| Ok(rustix::fs::fstat(&file)?))
+        .map(|stat| stat.st_mode);
+    mode.is_ok_and(|mode| {
+        FileType::from_raw_mode(mode) == FileType::RegularFile && mode & 0o111 != 0
+    })
 }
 
 /// Makes a file writable that its file system protects: efivarfs makes variables that it does not know immutable. Does
@@ -105,7 +120,9 @@ pub fn empty_memory_root(folder: &OwnedFd) {
 }
 
 fn empty(folder: BorrowedFd<'_>, device: u64) {
-    let Ok(entries) = Dir::read_from(folder) else { return };
+    let Ok(entries) = Dir::read_from(folder) else {
+        return;
+    };
     for entry in entries.flatten() {
         let name = entry.file_name();
         if name == c"." || name == c".." {

@@ -19,14 +19,19 @@ const LONGEST: u64 = 1 << 16;
 /// The kernel's command line; bytes that are not UTF-8 are replaced and match no key.
 #[must_use]
 pub fn command_line() -> String {
-    read_at_most(Path::new("/proc/cmdline"), LONGEST)
-        .map_or_else(|_| String::new(), |bytes| String::from_utf8_lossy(&bytes).into_owned())
+    read_at_most(Path::new("/proc/cmdline"), LONGEST).map_or_else(
+        |_| String::new(),
+        |bytes| String::from_utf8_lossy(&bytes).into_owned(),
+    )
 }
 
 /// The running kernel's release, as in /lib/modules.
 #[must_use]
 pub fn kernel_release() -> String {
-    rustix::system::uname().release().to_string_lossy().into_owned()
+    rustix::system::uname()
+        .release()
+        .to_string_lossy()
+        .into_owned()
 }
 
 /// Loads a module from a file, which the kernel decompresses when `compressed`.
@@ -46,13 +51,19 @@ pub fn load_module(file: &File, parameters: &str, compressed: bool) -> io::Resul
 /// As delete_module(2); `EWOULDBLOCK` when something uses it.
 pub fn remove_module(name: &str) -> io::Result<()> {
     const NONBLOCK: i32 = 0o4000; // O_NONBLOCK: never waits for the last user
-    Ok(rustix::system::delete_module(&CString::new(name)?, NONBLOCK)?)
+    Ok(rustix::system::delete_module(
+        &CString::new(name)?,
+        NONBLOCK,
+    )?)
 }
 
 /// This machine's name.
 #[must_use]
 pub fn hostname() -> String {
-    rustix::system::uname().nodename().to_string_lossy().into_owned()
+    rustix::system::uname()
+        .nodename()
+        .to_string_lossy()
+        .into_owned()
 }
 
 /// Sets the host name.
@@ -74,9 +85,16 @@ pub fn catch_ctrl_alt_del() -> io::Result<()> {
 /// Restarts the machine or powers it off; returns only if that failed, with the reason.
 #[must_use]
 pub fn reboot_or_power_off(restart: bool) -> String {
-    let command = if restart { RebootCommand::Restart } else { RebootCommand::PowerOff };
+    let command = if restart {
+        RebootCommand::Restart
+    } else {
+        RebootCommand::PowerOff
+    };
     let refused = rustix::system::reboot(command).err();
-    refused.map_or_else(|| "the kernel gave no reason".to_owned(), |e| io::Error::from(e).to_string())
+    refused.map_or_else(
+        || "the kernel gave no reason".to_owned(),
+        |e| io::Error::from(e).to_string(),
+    )
 }
 
 /// Whether this process belongs to the machine itself, and not to a process id namespace: there, anything that outlives
@@ -140,9 +158,16 @@ pub struct ClockCorrection {
 /// As clock_settime(2), and when the result is not a valid date.
 pub fn move_clock(by: ClockCorrection) -> io::Result<()> {
     let now = Duration::from(clock_gettime(ClockId::CLOCK_REALTIME)?);
-    let then = if by.forward { now.checked_add(by.by) } else { now.checked_sub(by.by) };
+    let then = if by.forward {
+        now.checked_add(by.by)
+    } else {
+        now.checked_sub(by.by)
+    };
     let then = then.ok_or(io::ErrorKind::InvalidInput)?;
-    Ok(clock_settime(ClockId::CLOCK_REALTIME, TimeSpec::from_duration(then))?)
+    Ok(clock_settime(
+        ClockId::CLOCK_REALTIME,
+        TimeSpec::from_duration(then),
+    )?)
 }
 
 #[cfg(test)]

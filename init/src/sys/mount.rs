@@ -14,7 +14,13 @@ pub use rustix::mount::MountFlags as Flags;
 /// As mount(2).
 pub fn mount(what: &str, at: &Path, fs: &str, flags: MountFlags, data: &str) -> io::Result<()> {
     let data = CString::new(data)?;
-    Ok(rustix::mount::mount(what, at, fs, flags, (!data.is_empty()).then_some(data.as_c_str()))?)
+    Ok(rustix::mount::mount(
+        what,
+        at,
+        fs,
+        flags,
+        (!data.is_empty()).then_some(data.as_c_str()),
+    )?)
 }
 
 /// Mounts the file system of this name unless something is mounted there; false when something was.
@@ -60,7 +66,10 @@ pub fn make_read_only(at: &Path) -> io::Result<()> {
 /// # Errors
 /// As unshare(2) and mount(2).
 pub fn unshare_mounts() -> io::Result<()> {
-    #[expect(unsafe_code, reason = "rustix marks every unshare unsafe because of CLONE_FILES")]
+    #[expect(
+        unsafe_code,
+        reason = "rustix marks every unshare unsafe because of CLONE_FILES"
+    )]
     // SAFETY: only CLONE_NEWNS is asked for; descriptors stay shared as they are.
     unsafe {
         rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWNS)?;

@@ -2,7 +2,9 @@
 //! linux/rtnetlink.h, linux/if_link.h, linux/if_addr.h, rdma/rdma_netlink.h.
 
 use super::process::readable;
-use rustix::net::{AddressFamily, Protocol, RecvFlags, SendFlags, SocketFlags, SocketType, netlink};
+use rustix::net::{
+    AddressFamily, Protocol, RecvFlags, SendFlags, SocketFlags, SocketType, netlink,
+};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::AsFd;
@@ -60,7 +62,13 @@ fn family_and_bytes(address: IpAddr) -> (u8, Vec<u8>) {
 }
 
 fn link_header(index: u32, flags: u32) -> Vec<u8> {
-    [&[0; 4][..], &index.to_ne_bytes(), &flags.to_ne_bytes(), &flags.to_ne_bytes()].concat()
+    [
+        &[0; 4][..],
+        &index.to_ne_bytes(),
+        &flags.to_ne_bytes(),
+        &flags.to_ne_bytes(),
+    ]
+    .concat()
 }
 
 /// A request to bring an interface up.
@@ -73,7 +81,12 @@ pub fn link_up(index: u32) -> Vec<u8> {
 /// A request to set an interface's MTU, in bytes.
 #[must_use]
 pub fn set_mtu(index: u32, mtu: u32) -> Vec<u8> {
-    message(RTM_NEWLINK, 0, &link_header(index, 0), &[(MTU, &mtu.to_ne_bytes())])
+    message(
+        RTM_NEWLINK,
+        0,
+        &link_header(index, 0),
+        &[(MTU, &mtu.to_ne_bytes())],
+    )
 }
 
 /// A request to answer ARP only for the interface's own addresses (arp_ignore = 1), and to send ARP requests only with
@@ -122,7 +135,12 @@ pub fn address(index: u32, address: IpAddr, prefix: u8) -> Vec<u8> {
     let (family, bytes) = family_and_bytes(address);
     let mut header = vec![family, prefix, 0, 0];
     header.extend(index.to_ne_bytes());
-    message(RTM_NEWADDR, CREATE_REPLACE, &header, &[(2, &bytes), (1, &bytes)])
+    message(
+        RTM_NEWADDR,
+        CREATE_REPLACE,
+        &header,
+        &[(2, &bytes), (1, &bytes)],
+    )
 }
 
 /// A request to give an interface a link-local address, or to remove it. The address is set without its network (/32), so
@@ -130,26 +148,49 @@ pub fn address(index: u32, address: IpAddr, prefix: u8) -> Vec<u8> {
 #[must_use]
 pub fn link_local(index: u32, own: Ipv4Addr, is_taken: bool) -> Vec<u8> {
     let header = [&[IPV4, 32, 0, ON_LINK][..], &index.to_ne_bytes()].concat();
-    let kind = if is_taken { (RTM_NEWADDR, CREATE_REPLACE) } else { (RTM_DELADDR, 0) };
-    message(kind.0, kind.1, &header, &[(2, &own.octets()), (1, &own.octets())])
+    let kind = if is_taken {
+        (RTM_NEWADDR, CREATE_REPLACE)
+    } else {
+        (RTM_DELADDR, 0)
+    };
+    message(
+        kind.0,
+        kind.1,
+        &header,
+        &[(2, &own.octets()), (1, &own.octets())],
+    )
 }
 
 /// A request to reach one peer through an interface, from the interface's own address, in packets of at most `mtu` bytes.
 /// It replaces a route to the peer through another interface.
 #[must_use]
 pub fn peer_route(index: u32, peer: Ipv4Addr, own: Ipv4Addr, mtu: u32) -> Vec<u8> {
-    let header = [IPV4, 32, 0, 0, MAIN_TABLE, BY_BOOT, ON_LINK, UNICAST, 0, 0, 0, 0];
+    let header = [
+        IPV4, 32, 0, 0, MAIN_TABLE, BY_BOOT, ON_LINK, UNICAST, 0, 0, 0, 0,
+    ];
     let metrics = attributes(&[(2, &mtu.to_ne_bytes())]);
     let (peer, own, index) = (peer.octets(), own.octets(), index.to_ne_bytes());
-    message(RTM_NEWROUTE, CREATE_REPLACE, &header, &[(1, &peer), (7, &own), (4, &index), (8, &metrics)])
+    message(
+        RTM_NEWROUTE,
+        CREATE_REPLACE,
+        &header,
+        &[(1, &peer), (7, &own), (4, &index), (8, &metrics)],
+    )
 }
 
 /// A request to remove what [`peer_route`] set.
 #[must_use]
 pub fn no_peer_route(index: u32, peer: Ipv4Addr, own: Ipv4Addr) -> Vec<u8> {
-    let header = [IPV4, 32, 0, 0, MAIN_TABLE, BY_BOOT, ON_LINK, UNICAST, 0, 0, 0, 0];
+    let header = [
+        IPV4, 32, 0, 0, MAIN_TABLE, BY_BOOT, ON_LINK, UNICAST, 0, 0, 0, 0,
+    ];
     let (peer, own, index) = (peer.octets(), own.octets(), index.to_ne_bytes());
-    message(RTM_DELROUTE, 0, &header, &[(1, &peer), (7, &own), (4, &index)])
+    message(
+        RTM_DELROUTE,
+        0,
+        &header,
+        &[(1, &peer), (7, &own), (4, &index)],
+    )
 }
 
 /// A request to set the default route.
@@ -157,7 +198,12 @@ pub fn no_peer_route(index: u32, peer: Ipv4Addr, own: Ipv4Addr) -> Vec<u8> {
 pub fn default_route(index: u32, gateway: IpAddr) -> Vec<u8> {
     let (family, bytes) = family_and_bytes(gateway);
     let header = [family, 0, 0, 0, MAIN_TABLE, BY_BOOT, 0, UNICAST, 0, 0, 0, 0];
-    message(RTM_NEWROUTE, CREATE_REPLACE, &header, &[(5, &bytes), (4, &index.to_ne_bytes())])
+    message(
+        RTM_NEWROUTE,
+        CREATE_REPLACE,
+        &header,
+        &[(5, &bytes), (4, &index.to_ne_bytes())],
+    )
 }
 
 /// Makes the soft-RoCE device `name` on an interface.
@@ -169,7 +215,12 @@ pub fn add_soft_roce(name: &str, interface: &str) -> io::Result<()> {
     let text = |text: &str| [text.as_bytes(), &[0]].concat();
     let (name, kind, interface) = (text(name), text("rxe"), text(interface));
     // RDMA_NLDEV_ATTR_DEV_NAME, .._LINK_TYPE, .._NDEV_NAME
-    let request = message(NEW_LINK, 0, &[], &[(2, &name), (65, &kind), (51, &interface)]);
+    let request = message(
+        NEW_LINK,
+        0,
+        &[],
+        &[(2, &name), (65, &kind), (51, &interface)],
+    );
     acknowledged(&ask(Some(netlink::RDMA), &request)?)
 }
 
@@ -183,7 +234,11 @@ pub fn request(message: &[u8]) -> io::Result<()> {
 
 /// Sends one request and returns the first answer.
 fn ask(protocol: Option<Protocol>, message: &[u8]) -> io::Result<Vec<u8>> {
-    let kind = (AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC);
+    let kind = (
+        AddressFamily::NETLINK,
+        SocketType::RAW,
+        SocketFlags::CLOEXEC,
+    );
     let socket = rustix::net::socket_with(kind.0, kind.1, kind.2, protocol)?;
     rustix::net::send(&socket, message, SendFlags::empty())?;
     if !readable(&[socket.as_fd()], Some(Duration::from_secs(2))).contains(&true) {
@@ -200,8 +255,14 @@ fn ask(protocol: Option<Protocol>, message: &[u8]) -> io::Result<Vec<u8>> {
 /// # Errors
 /// The error in it; `InvalidData` when it is not an acknowledgement.
 fn acknowledged(answer: &[u8]) -> io::Result<()> {
-    let kind = answer.get(4..6).and_then(|b| b.try_into().ok()).map(u16::from_ne_bytes);
-    let code = answer.get(16..20).and_then(|b| b.try_into().ok()).map(i32::from_ne_bytes);
+    let kind = answer
+        .get(4..6)
+        .and_then(|b| b.try_into().ok())
+        .map(u16::from_ne_bytes);
+    let code = answer
+        .get(16..20)
+        .and_then(|b| b.try_into().ok())
+        .map(i32::from_ne_bytes);
     match (kind, code) {
         (Some(NLMSG_ERROR), Some(0)) => Ok(()),
         (Some(NLMSG_ERROR), Some(code)) => Err(io::Error::from_raw_os_error(code.saturating_neg())),
@@ -223,9 +284,17 @@ mod tests {
             set_mtu(2, 9000),
             separate_arp(2),
             link_local(2, Ipv4Addr::new(169, 254, 1, 2), false),
-            peer_route(2, Ipv4Addr::new(169, 254, 1, 2), Ipv4Addr::new(169, 254, 1, 3), 9000),
+            peer_route(
+                2,
+                Ipv4Addr::new(169, 254, 1, 2),
+                Ipv4Addr::new(169, 254, 1, 3),
+                9000,
+            ),
         ] {
-            assert_eq!(u32::from_ne_bytes(m[..4].try_into().unwrap()) as usize, m.len());
+            assert_eq!(
+                u32::from_ne_bytes(m[..4].try_into().unwrap()) as usize,
+                m.len()
+            );
             assert_eq!(m.len() % 4, 0);
         }
     }
@@ -240,10 +309,16 @@ mod tests {
     #[test]
     fn the_largest_mtu_of_the_loopback_is_what_it_says_or_nothing() {
         let (now, largest) = mtu(1).unwrap();
-        assert!(now > 1500 && largest.is_none_or(|largest| largest >= now), "{now} {largest:?}");
+        assert!(
+            now > 1500 && largest.is_none_or(|largest| largest >= now),
+            "{now} {largest:?}"
+        );
         assert_eq!(mtu(u32::MAX >> 1).unwrap_err().raw_os_error(), Some(19));
         let all = attributes(&[(3, b"eth0\0"), (4, &9000u32.to_ne_bytes())]);
-        assert_eq!((number(&all, 4), number(&all, 51), number(&all[..10], 4)), (Some(9000), None, None));
+        assert_eq!(
+            (number(&all, 4), number(&all, 51), number(&all[..10], 4)),
+            (Some(9000), None, None)
+        );
     }
 
     #[test]

@@ -20,7 +20,10 @@ struct LinkLayerAddress {
 #[expect(unsafe_code, reason = "rustix has no address of an interface")]
 // SAFETY: the pointer is to a whole `LinkLayerAddress`, which has the layout and the size of the kernel's.
 unsafe impl SocketAddrArg for LinkLayerAddress {
-    unsafe fn with_sockaddr<R>(&self, f: impl FnOnce(*const SocketAddrOpaque, SocketAddrLen) -> R) -> R {
+    unsafe fn with_sockaddr<R>(
+        &self,
+        f: impl FnOnce(*const SocketAddrOpaque, SocketAddrLen) -> R,
+    ) -> R {
         f(std::ptr::from_ref(self).cast(), 20)
     }
 }
@@ -35,7 +38,15 @@ pub fn arp_socket(index: u32) -> io::Result<OwnedFd> {
     let socket = rustix::net::socket_with(AddressFamily::PACKET, SocketType::RAW, flags, None)?;
     let (family, index) = (AddressFamily::PACKET.as_raw(), index.to_ne_bytes());
     let (hardware, kind, length, address) = (0, 0, 0, [0; 8]);
-    let local = LinkLayerAddress { family, protocol: ARP, index, hardware, kind, length, address };
+    let local = LinkLayerAddress {
+        family,
+        protocol: ARP,
+        index,
+        hardware,
+        kind,
+        length,
+        address,
+    };
     rustix::net::bind(&socket, &local)?;
     Ok(socket)
 }

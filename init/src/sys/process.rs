@@ -30,7 +30,10 @@ impl Signals {
     pub fn take() -> io::Result<Self> {
         let mask = Self::mask();
         mask.thread_block()?;
-        Ok(Self(SignalFd::with_flags(&mask, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?))
+        Ok(Self(SignalFd::with_flags(
+            &mask,
+            SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC,
+        )?))
     }
 
     /// Blocks the signals again after an execve(2) that was prepared by [`unblock_signals`] and failed: otherwise none would
@@ -87,7 +90,10 @@ pub fn writable(fd: BorrowedFd<'_>, limit: Duration) -> bool {
 }
 
 fn ready(fds: &[BorrowedFd<'_>], flags: PollFlags, limit: Option<Duration>) -> Vec<bool> {
-    let mut set: Vec<_> = fds.iter().map(|fd| PollFd::from_borrowed_fd(*fd, flags)).collect();
+    let mut set: Vec<_> = fds
+        .iter()
+        .map(|fd| PollFd::from_borrowed_fd(*fd, flags))
+        .collect();
     let limit = limit.and_then(|d| Timespec::try_from(d).ok());
     match poll(&mut set, limit.as_ref()) {
         Ok(_) => set.iter().map(|fd| !fd.revents().is_empty()).collect(),
@@ -115,7 +121,9 @@ pub fn end(process: BorrowedFd<'_>, limit: Duration) -> bool {
 #[must_use]
 pub fn reap(ours: Option<Pid>) -> Option<WaitStatus> {
     if !is_process_one() {
-        return ours.and_then(|pid| rustix::process::waitpid(Some(pid), WaitOptions::NOHANG).ok()?).map(|e| e.1);
+        return ours
+            .and_then(|pid| rustix::process::waitpid(Some(pid), WaitOptions::NOHANG).ok()?)
+            .map(|e| e.1);
     }
     let mut found = None;
     while let Ok(Some((pid, status))) = rustix::process::wait(WaitOptions::NOHANG) {
@@ -142,7 +150,10 @@ pub fn kill_all(signal: Signal) {
 /// Makes the command start with no signal blocked: std passes this process's own mask on.
 pub fn unblock_signals(command: &mut Command) {
     let setup = || Ok(SigSet::empty().thread_set_mask()?);
-    #[expect(unsafe_code, reason = "std has no safe way to set a child's signal mask")]
+    #[expect(
+        unsafe_code,
+        reason = "std has no safe way to set a child's signal mask"
+    )]
     // SAFETY: between fork and exec the closure makes one system call and touches no memory that
     // another thread could have locked; init has no other thread.
     unsafe {
@@ -170,7 +181,10 @@ pub fn own_session(command: &mut Command, terminal: Terminal) {
         }
         Ok(())
     };
-    #[expect(unsafe_code, reason = "std has no safe way to start a child in its own session")]
+    #[expect(
+        unsafe_code,
+        reason = "std has no safe way to start a child in its own session"
+    )]
     // SAFETY: between fork and exec the closure makes two system calls and touches no memory that
     // another thread could have locked; init has no other thread.
     unsafe {
@@ -193,12 +207,30 @@ pub fn raise_limits() -> Vec<(&'static str, io::Error)> {
     let at_least = |old: Option<u64>, least: u64| old.map(|old| old.max(least));
     let raised = |what: Resource, current: Option<u64>, most: u64| {
         let old = rustix::process::getrlimit(what);
-        Rlimit { current, maximum: at_least(old.maximum, most) }
+        Rlimit {
+            current,
+            maximum: at_least(old.maximum, most),
+        }
     };
     let wanted = [
-        ("locked memory", Resource::Memlock, Rlimit { current: None, maximum: None }),
-        ("open files", Resource::Nofile, raised(Resource::Nofile, Some(OPEN_FILES.0), OPEN_FILES.1)),
-        ("stack", Resource::Stack, raised(Resource::Stack, Some(STACK), STACK)),
+        (
+            "locked memory",
+            Resource::Memlock,
+            Rlimit {
+                current: None,
+                maximum: None,
+            },
+        ),
+        (
+            "open files",
+            Resource::Nofile,
+            raised(Resource::Nofile, Some(OPEN_FILES.0), OPEN_FILES.1),
+        ),
+        (
+            "stack",
+            Resource::Stack,
+            raised(Resource::Stack, Some(STACK), STACK),
+        ),
     ];
     let set = |(name, what, limit)| {
         let refused = rustix::process::setrlimit(what, limit).err()?;
@@ -217,5 +249,9 @@ pub fn is_child_of_process_one() -> bool {
 /// children of process 1.
 #[must_use]
 pub fn others_live() -> bool {
-    is_process_one() && !matches!(rustix::process::wait(WaitOptions::NOHANG), Err(rustix::io::Errno::CHILD))
+    is_process_one()
+        && !matches!(
+            rustix::process::wait(WaitOptions::NOHANG),
+            Err(rustix::io::Errno::CHILD)
+        )
 }

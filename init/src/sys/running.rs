@@ -34,8 +34,13 @@ pub fn running(proc: &Path) -> io::Result<Vec<Process>> {
     let mut all = Vec::new();
     for entry in std::fs::read_dir(proc)? {
         let entry = entry?;
-        let id = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok());
-        let Some(id) = id.filter(|id| *id != 1) else { continue };
+        let id = entry
+            .file_name()
+            .to_str()
+            .and_then(|name| name.parse::<u32>().ok());
+        let Some(id) = id.filter(|id| *id != 1) else {
+            continue;
+        };
         if std::fs::read_link(entry.path().join("exe")).is_ok() {
             // The process may have ended since.
             let stat = std::fs::read(entry.path().join("stat")).unwrap_or_default();
@@ -51,13 +56,22 @@ fn process_of(id: u32, stat: &str) -> Option<Process> {
     let (_, name) = before.split_once('(')?;
     let mut words = after.split_ascii_whitespace();
     let (parent, started) = (words.nth(1)?.parse().ok()?, words.nth(17)?.parse().ok()?);
-    Some(Process { id, parent, started, name: name.to_owned() })
+    Some(Process {
+        id,
+        parent,
+        started,
+        name: name.to_owned(),
+    })
 }
 
 /// Those of `now` that were not there `before`, and that none of those has started.
 #[must_use]
 pub fn strays<'a>(before: &[Process], now: &'a [Process]) -> Vec<&'a Process> {
-    let was_there = |one: &Process| before.iter().any(|old| (old.id, old.started) == (one.id, one.started));
+    let was_there = |one: &Process| {
+        before
+            .iter()
+            .any(|old| (old.id, old.started) == (one.id, one.started))
+    };
     let is_stray = |one: &&Process| {
         let mut at = Some(*one);
         // A chain of parents is no longer than the list; ids that are used again could make a ring of it.
@@ -76,12 +90,19 @@ pub fn strays<'a>(before: &[Process], now: &'a [Process]) -> Vec<&'a Process> {
 /// Ends a process at once, unless its id belongs to another one by now. Returns whether it has ended after `limit` at most.
 #[must_use]
 pub fn end_stray(stray: &Process, limit: Duration) -> bool {
-    let Some(pid) = i32::try_from(stray.id).ok().and_then(Pid::from_raw) else { return false };
+    let Some(pid) = i32::try_from(stray.id).ok().and_then(Pid::from_raw) else {
+        return false;
+    };
     // The descriptor keeps naming the process that had the id when it was opened.
     let Ok(process) = pidfd(pid) else { return true };
-    let is_same = |stat: String| process_of(stray.id, &stat).is_some_and(|now| now.started == stray.started);
+    let is_same =
+        |stat: String| process_of(stray.id, &stat).is_some_and(|now| now.started == stray.started);
     let stat = std::fs::read_to_string(format!("/proc/{}/stat", stray.id));
-    if stat.is_ok_and(is_same) { end(process.as_fd(), limit) } else { true }
+    if stat.is_ok_and(is_same) {
+        end(process.as_fd(), limit)
+    } else {
+        true
+    }
 }
 
 /// The processes besides process 1 and this one, as `412 (name)`. Kernel threads and processes that have ended run no
@@ -91,7 +112,9 @@ pub fn end_stray(stray: &Process, limit: Duration) -> bool {
 /// As readdir(3).
 pub fn others(proc: &Path) -> io::Result<Vec<String>> {
     let this = std::process::id();
-    let others = running(proc)?.into_iter().filter(|process| process.id != this);
+    let others = running(proc)?
+        .into_iter()
+        .filter(|process| process.id != this);
     Ok(others.map(|process| process.to_string()).collect())
 }
 
@@ -100,14 +123,27 @@ mod tests {
     use super::*;
 
     fn process(id: u32, parent: u32, started: u64) -> Process {
-        Process { id, parent, started, name: "x".to_owned() }
+        Process {
+            id,
+            parent,
+            started,
+            name: "x".to_owned(),
+        }
     }
 
     #[test]
     fn a_name_may_hold_anything() {
         let rest = "S 7 412 412 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 98765 1 2 3";
-        let want = Process { id: 412, parent: 7, started: 98_765, name: ") (S 1".to_owned() };
-        assert_eq!(process_of(412, &format!("412 () (S 1) {rest}\n")), Some(want));
+        let want = Process {
+            id: 412,
+            parent: 7,
+            started: 98_765,
+            name: ") (S 1".to_owned(),
+        };
+        assert_eq!(
+            process_of(412, &format!("412 () (S 1) {rest}\n")),
+            Some(want)
+        );
         for bad in ["", "412 (x", "412 (x) S", "412 (x) S y"] {
             assert_eq!(process_of(412, bad), None, "{bad}");
         }
@@ -116,7 +152,10 @@ mod tests {
     #[test]
     fn this_process_is_found_with_its_parent() {
         let all = running(Path::new("/proc")).unwrap();
-        let this = all.iter().find(|process| process.id == std::process::id()).unwrap();
+        let this = all
+            .iter()
+            .find(|process| process.id == std::process::id())
+            .unwrap();
         assert_eq!(this.parent, std::os::unix::process::parent_id());
     }
 
@@ -137,16 +176,31 @@ mod tests {
             process(41, 40, 56),
             process(42, 99, 57),
         ];
-        let ids: Vec<_> = strays(&before, &now).iter().map(|process| process.id).collect();
+        let ids: Vec<_> = strays(&before, &now)
+            .iter()
+            .map(|process| process.id)
+            .collect();
         assert_eq!(ids, [30, 31, 11, 40, 41, 42]);
     }
 
     #[test]
     fn a_stray_is_ended_unless_its_id_names_another_process() {
-        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let mut child = std::process::Command::new("sleep")
+            .arg("60")
+            .spawn()
+            .unwrap();
         let all = running(Path::new("/proc")).unwrap();
-        let stray = all.into_iter().find(|process| process.id == child.id()).unwrap();
-        assert!(end_stray(&Process { started: stray.started + 1, ..stray.clone() }, Duration::ZERO));
+        let stray = all
+            .into_iter()
+            .find(|process| process.id == child.id())
+            .unwrap();
+        assert!(end_stray(
+            &Process {
+                started: stray.started + 1,
+                ..stray.clone()
+            },
+            Duration::ZERO
+        ));
         assert!(child.try_wait().unwrap().is_none());
         assert!(end_stray(&stray, Duration::from_secs(60)));
         assert!(!child.wait().unwrap().success());

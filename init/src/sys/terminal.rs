@@ -14,7 +14,15 @@ use std::path::Path;
 pub fn printable(line: &[u8]) -> String {
     let text = String::from_utf8_lossy(line);
     let text = text.strip_suffix('\r').unwrap_or(&text);
-    text.chars().map(|c| if contract::text::is_invisible(c) && c != '\t' { '?' } else { c }).collect()
+    text.chars()
+        .map(|c| {
+            if contract::text::is_invisible(c) && c != '\t' {
+                '?'
+            } else {
+                c
+            }
+        })
+        .collect()
 }
 
 /// Opens a terminal for writing: without waiting, without making it the controlling terminal, and at the
@@ -23,7 +31,8 @@ pub fn printable(line: &[u8]) -> String {
 /// # Errors
 /// As open(2); `EIO` for a serial port that is not there.
 pub fn open(path: &Path) -> io::Result<File> {
-    let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let flags =
+        OFlags::WRONLY | OFlags::APPEND | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     Ok(rustix::fs::open(path, flags, Mode::empty())?.into())
 }
 
@@ -49,9 +58,13 @@ pub fn number(terminal: BorrowedFd<'_>) -> Option<(u32, u32)> {
     const REAL_DEVICE: ioctl::Opcode = 0x8004_5432; // TIOCGDEV
     #[expect(unsafe_code, reason = "rustix has no TIOCGDEV")]
     // SAFETY: TIOCGDEV writes one unsigned int.
-    let device = unsafe { ioctl::ioctl(terminal, ioctl::Getter::<REAL_DEVICE, u32>::new()) }.ok()?;
+    let device =
+        unsafe { ioctl::ioctl(terminal, ioctl::Getter::<REAL_DEVICE, u32>::new()) }.ok()?;
     // new_encode_dev() of include/linux/kdev_t.h
-    Some(((device & 0xf_ff00) >> 8, (device & 0xff) | ((device >> 12) & 0xf_ff00)))
+    Some((
+        (device & 0xf_ff00) >> 8,
+        (device & 0xff) | ((device >> 12) & 0xf_ff00),
+    ))
 }
 
 /// How many bytes a terminal has not sent yet; `None` if it is not a terminal.

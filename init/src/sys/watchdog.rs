@@ -25,7 +25,11 @@ pub fn identity(device: BorrowedFd<'_>) -> io::Result<Vec<u8>> {
     #[expect(unsafe_code, reason = "rustix has no WDIOC_GETSUPPORT")]
     // SAFETY: WDIOC_GETSUPPORT writes one `struct watchdog_info` of 40 bytes, which this is; every content is valid.
     let info = unsafe { ioctl::ioctl(device, ioctl::Getter::<GET_SUPPORT, Info>::new()) }?;
-    Ok(info.identity.into_iter().take_while(|byte| *byte != 0).collect())
+    Ok(info
+        .identity
+        .into_iter()
+        .take_while(|byte| *byte != 0)
+        .collect())
 }
 
 /// Sets the time in seconds after which the device resets the machine, and returns the time that the driver accepted.

@@ -91,11 +91,17 @@ impl Judgement {
     /// Makes the verdict ERROR; the first cause stays the cause.
     pub fn add_stage_error(&mut self, error: &StageError) {
         self.verdict = Verdict::Error;
-        self.cause = self.cause.take().or_else(|| Some(format!("{}: {}", error.stage, error.cause)));
+        self.cause = self
+            .cause
+            .take()
+            .or_else(|| Some(format!("{}: {}", error.stage, error.cause)));
         if !self.failed.iter().any(|id| id == error.stage) {
             self.failed.insert(0, error.stage.to_owned());
         }
-        if let Some(code) = error.code.filter(|code| !self.codes.iter().any(|known| known == code)) {
+        if let Some(code) = error
+            .code
+            .filter(|code| !self.codes.iter().any(|known| known == code))
+        {
             self.codes.insert(0, code.to_owned());
         }
         self.lines.clear();
@@ -142,14 +148,22 @@ struct Finding {
 impl Report {
     /// Ids of the tests with these outcomes.
     pub(super) fn tests_with_outcome(&self, outcomes: &[Outcome]) -> Vec<String> {
-        let so = self.tests.iter().filter(|test| outcomes.contains(&test.outcome));
+        let so = self
+            .tests
+            .iter()
+            .filter(|test| outcomes.contains(&test.outcome));
         so.map(|test| test.id.clone()).collect()
     }
 
     /// Codes of the findings, except harmless ones, each once.
     pub(super) fn codes(&self) -> Vec<String> {
         let mut codes = Vec::new();
-        for finding in self.tests.iter().flat_map(|test| &test.findings).filter(|f| f.severity != "info") {
+        for finding in self
+            .tests
+            .iter()
+            .flat_map(|test| &test.findings)
+            .filter(|f| f.severity != "info")
+        {
             if !codes.contains(&finding.code) {
                 codes.push(finding.code.clone());
             }
@@ -159,7 +173,11 @@ impl Report {
 
     /// The actions that findings require, except harmless ones, each with its code.
     pub(super) fn recoveries(&self) -> impl Iterator<Item = (Recovery, &str)> {
-        let findings = self.tests.iter().flat_map(|test| &test.findings).filter(|f| f.severity != "info");
+        let findings = self
+            .tests
+            .iter()
+            .flat_map(|test| &test.findings)
+            .filter(|f| f.severity != "info");
         findings.filter_map(|finding| Some((finding.recovery?, finding.code.as_str())))
     }
 

@@ -35,9 +35,21 @@ impl Judgement {
     #[must_use]
     pub fn announcement(&self, here: &str) -> Vec<String> {
         let verdict = self.verdict;
-        let because = self.cause.as_ref().map_or_else(String::new, |cause| format!("   {cause}"));
-        let own = || vec![format!("VERDICT  {verdict}{because}"), self.last_line(here).to_string()];
-        let mut lines = if self.lines.is_empty() { own() } else { self.lines.clone() };
+        let because = self
+            .cause
+            .as_ref()
+            .map_or_else(String::new, |cause| format!("   {cause}"));
+        let own = || {
+            vec![
+                format!("VERDICT  {verdict}{because}"),
+                self.last_line(here).to_string(),
+            ]
+        };
+        let mut lines = if self.lines.is_empty() {
+            own()
+        } else {
+            self.lines.clone()
+        };
         if let (Some(last), Some(met)) = (lines.last_mut(), &self.nodes) {
             last.push_str(&format!(" nodes={}", met.verdict));
         }
@@ -64,12 +76,19 @@ pub fn judge(validation: &Validation, stage_errors: &[StageError]) -> Judgement 
     let mut judgement = match accept(validation) {
         Ok(judgement) => judgement,
         Err(cause) => Judgement {
-            exit_status: if let End::Exited(status) = validation.end { Some(status) } else { None },
+            exit_status: if let End::Exited(status) = validation.end {
+                Some(status)
+            } else {
+                None
+            },
             ..Judgement::error("validator", cause, validation.seconds)
         },
     };
     // In reverse order, so that the first error is named first.
-    stage_errors.iter().rev().for_each(|stage_error| judgement.add_stage_error(stage_error));
+    stage_errors
+        .iter()
+        .rev()
+        .for_each(|stage_error| judgement.add_stage_error(stage_error));
     if let Some(first) = stage_errors.first() {
         judgement.cause = Some(format!("{}: {}", first.stage, first.cause));
     }
@@ -102,10 +121,14 @@ impl RecoveryNeed {
 #[must_use]
 pub fn recovery_need(validation: &Validation) -> Option<(RecoveryNeed, String)> {
     if matches!(validation.end, End::TimedOut(_) | End::Unkillable(_)) {
-        return Some((RecoveryNeed::Reset, format!("the validator {}", validation.end)));
+        return Some((
+            RecoveryNeed::Reset,
+            format!("the validator {}", validation.end),
+        ));
     }
     let report: Report = serde_json::from_slice(validation.report.as_ref().ok()?).ok()?;
-    let need = |(action, code): (Recovery, &str)| Some((RecoveryNeed::of(action)?, code.to_owned()));
+    let need =
+        |(action, code): (Recovery, &str)| Some((RecoveryNeed::of(action)?, code.to_owned()));
     let needs = report.recoveries().filter_map(need);
     // The first of the greatest needs.
     needs.reduce(|most, next| if next.0 > most.0 { next } else { most })
@@ -115,7 +138,9 @@ pub fn recovery_need(validation: &Validation) -> Option<(RecoveryNeed, String)> 
 /// report.
 #[must_use]
 pub fn part_passed(validation: &Validation) -> bool {
-    let End::Exited(status) = validation.end else { return false };
+    let End::Exited(status) = validation.end else {
+        return false;
+    };
     let read = |bytes: &Vec<u8>| serde_json::from_slice::<Report>(bytes).ok();
     let report = validation.report.as_ref().ok().and_then(read);
     report.is_some_and(|report| {
@@ -130,8 +155,8 @@ fn accept(validation: &Validation) -> Result<Judgement, String> {
     let End::Exited(status) = validation.end else {
         return Err(format!("the validator {}", validation.end));
     };
-    let said =
-        Verdict::of_status(status).ok_or_else(|| format!("the validator {}: {}", validation.end, validation.reason))?;
+    let said = Verdict::of_status(status)
+        .ok_or_else(|| format!("the validator {}: {}", validation.end, validation.reason))?;
     let bytes = validation.report.as_ref().map_err(Clone::clone)?;
     let report: Report = serde_json::from_slice(bytes).map_err(|e| format!("report.json: {e}"))?;
     check_consistency(&report, said)?;
@@ -141,7 +166,10 @@ fn accept(validation: &Validation) -> Result<Judgement, String> {
         failed.push("validator".to_owned());
     }
     let cause = match said {
-        Verdict::Error => Some(format!("the validator reached no verdict ({})", failed.join(", "))),
+        Verdict::Error => Some(format!(
+            "the validator reached no verdict ({})",
+            failed.join(", ")
+        )),
         _ => None,
     };
     let mut judgement = Judgement {
@@ -171,24 +199,40 @@ fn accept(validation: &Validation) -> Result<Judgement, String> {
 fn check_consistency(report: &Report, said: Verdict) -> Result<(), String> {
     let (schema, verdict) = (&report.schema, report.verdict);
     if schema != schema::REPORT {
-        return Err(format!("report.json: schema {schema:?}, expected {:?}", schema::REPORT));
+        return Err(format!(
+            "report.json: schema {schema:?}, expected {:?}",
+            schema::REPORT
+        ));
     }
     if verdict != said {
-        return Err(format!("the validator's exit status says {said}, its report {verdict}"));
+        return Err(format!(
+            "the validator's exit status says {said}, its report {verdict}"
+        ));
     }
     if said.is_good() && report.scope != SCOPE {
-        return Err(format!("the report says {said} of {:?}, expected of {SCOPE:?}", report.scope));
+        return Err(format!(
+            "the report says {said} of {:?}, expected of {SCOPE:?}",
+            report.scope
+        ));
     }
-    let MachineFacts { fingerprint, bound_to, .. } = &report.machine;
+    let MachineFacts {
+        fingerprint,
+        bound_to,
+        ..
+    } = &report.machine;
     if !bound_to.get().starts_with('{') {
-        return Err(format!("report.json: bound_to {bound_to}, expected an object"));
+        return Err(format!(
+            "report.json: bound_to {bound_to}, expected an object"
+        ));
     }
     let is_hash = fingerprint.len() == 64 && fingerprint.bytes().all(|b| b.is_ascii_hexdigit());
     if !said.is_good() || is_hash && report.has_good_tests() {
         return Ok(());
     }
     if !is_hash {
-        return Err(format!("the report says {said} and has no fingerprint: {fingerprint:?}"));
+        return Err(format!(
+            "the report says {said} and has no fingerprint: {fingerprint:?}"
+        ));
     }
     Err(format!("the report says {said} and its tests do not"))
 }
@@ -200,11 +244,18 @@ const SCOPE: &str = "machine";
 fn last_lines(held: &[String], judgement: &Judgement) -> Vec<String> {
     let last = |prefix: &str| held.iter().rev().find(|line| line.starts_with(prefix));
     let verdict = judgement.verdict.to_string();
-    let says = |line: &&String| line.split_whitespace().nth(1).is_some_and(|word| word == verdict);
+    let says = |line: &&String| {
+        line.split_whitespace()
+            .nth(1)
+            .is_some_and(|word| word == verdict)
+    };
     let ours = judgement.last_line("").to_string();
     // The host's name and the seconds after it are not part of the verdict.
     let facts = |line: &str| line.split_once(" host=").map(|(facts, _)| facts.to_owned());
-    match (last("VERDICT").filter(says), last(BEGINNING).filter(|line| facts(line) == facts(&ours))) {
+    match (
+        last("VERDICT").filter(says),
+        last(BEGINNING).filter(|line| facts(line) == facts(&ours)),
+    ) {
         (Some(a), Some(b)) => vec![a.clone(), b.clone()],
         _ => Vec::new(),
     }

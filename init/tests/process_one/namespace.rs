@@ -114,17 +114,36 @@ impl Machine {
     pub(crate) fn new(validator: &str, config: &str) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let at = |path: &str| dir.path().join(path);
-        for folder in
-            ["dev", "proc", "sys", "run", "run-outside", "tmp", "usr/bin", "etc/firstlight/config.d", "newroot"]
-        {
+        for folder in [
+            "dev",
+            "proc",
+            "sys",
+            "run",
+            "run-outside",
+            "tmp",
+            "usr/bin",
+            "etc/firstlight/config.d",
+            "newroot",
+        ] {
             fs::create_dir_all(at(folder)).unwrap();
         }
         fs::copy(env!("CARGO_BIN_EXE_init"), at("init")).unwrap();
-        for (path, text) in [("console.txt", ""), ("cmdline", "quiet\n"), ("etc/firstlight/config.toml", config)] {
+        for (path, text) in [
+            ("console.txt", ""),
+            ("cmdline", "quiet\n"),
+            ("etc/firstlight/config.toml", config),
+        ] {
             fs::write(at(path), text).unwrap();
         }
-        let machine = Self { dir, environment: Vec::new(), kept: Vec::new() };
-        machine.program("usr/bin/firstlight", &format!("{REPORT_FUNCTION}{validator}\n"))
+        let machine = Self {
+            dir,
+            environment: Vec::new(),
+            kept: Vec::new(),
+        };
+        machine.program(
+            "usr/bin/firstlight",
+            &format!("{REPORT_FUNCTION}{validator}\n"),
+        )
     }
 
     /// Adds a program, as a new file: a killed machine may still be starting the old one, which cannot be written.
@@ -186,7 +205,11 @@ impl Machine {
     pub(crate) fn variables(mut self) -> Self {
         self.environment.push(("VARIABLES", "1".to_owned()));
         fs::create_dir(self.path("variables")).unwrap();
-        fs::write(self.path("variables/Boot0000-8be4df61-93ca-11d2-aa0d-00e098032b8c"), "x").unwrap();
+        fs::write(
+            self.path("variables/Boot0000-8be4df61-93ca-11d2-aa0d-00e098032b8c"),
+            "x",
+        )
+        .unwrap();
         self
     }
 
@@ -233,11 +256,21 @@ impl Machine {
             START,
             "sh",
         ]);
-        command.arg(self.dir.path()).envs(self.environment.iter().map(|(k, v)| (k, v)));
+        command
+            .arg(self.dir.path())
+            .envs(self.environment.iter().map(|(k, v)| (k, v)));
         let out = fs::File::create(self.path("stdout.txt")).unwrap();
         let log = fs::File::create(self.path("stderr.txt")).unwrap();
-        let child = command.stdin(Stdio::null()).stdout(out).stderr(log).spawn().unwrap();
-        Running { child: Process(child), machine: self }
+        let child = command
+            .stdin(Stdio::null())
+            .stdout(out)
+            .stderr(log)
+            .spawn()
+            .unwrap();
+        Running {
+            child: Process(child),
+            machine: self,
+        }
     }
 }
 
@@ -263,9 +296,17 @@ impl Running {
         let path = self.machine.path(path);
         while !fs::read_to_string(&path).is_ok_and(|content| content.contains(text)) {
             let file = path.display();
-            assert!(Instant::now() < until, "no {text:?} in {file}:\n{}", self.output());
+            assert!(
+                Instant::now() < until,
+                "no {text:?} in {file}:\n{}",
+                self.output()
+            );
             let down = self.child.0.try_wait().unwrap();
-            assert!(down.is_none(), "down without {text:?} in {file}:\n{}", self.output());
+            assert!(
+                down.is_none(),
+                "down without {text:?} in {file}:\n{}",
+                self.output()
+            );
             sleep(Duration::from_millis(20));
         }
     }
@@ -278,9 +319,11 @@ impl Running {
     /// As [`Running::signal`], unless it has ended.
     pub(crate) fn try_signal(&self, name: &str) -> bool {
         let id = self.id();
-        let children = fs::read_to_string(format!("/proc/{id}/task/{id}/children")).unwrap_or_default();
+        let children =
+            fs::read_to_string(format!("/proc/{id}/task/{id}/children")).unwrap_or_default();
         let mut kill = Command::new("kill");
-        kill.args([&format!("-{name}"), children.trim()]).stderr(Stdio::null());
+        kill.args([&format!("-{name}"), children.trim()])
+            .stderr(Stdio::null());
         kill.status().unwrap().success()
     }
 
@@ -302,7 +345,11 @@ impl Running {
     pub(crate) fn holds(&mut self) -> bool {
         let until = Instant::now() + LIMIT;
         while self.child.0.try_wait().unwrap().is_none() && Instant::now() < until {
-            if self.console().lines().any(|line| line.starts_with("HOLD  ")) {
+            if self
+                .console()
+                .lines()
+                .any(|line| line.starts_with("HOLD  "))
+            {
                 return true;
             }
             sleep(Duration::from_millis(20));
@@ -314,9 +361,15 @@ impl Running {
     pub(crate) fn others(&self) -> Vec<String> {
         let space = |path: String| fs::read_link(path).ok();
         let ours = space(format!("/proc/{}/ns/pid_for_children", self.id()));
-        let processes = fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.path());
-        let inside = processes.filter(|path| ours.is_some() && space(format!("{}/ns/pid", path.display())) == ours);
-        let mut names: Vec<_> = inside.filter_map(|path| fs::read_to_string(path.join("comm")).ok()).collect();
+        let processes = fs::read_dir("/proc")
+            .unwrap()
+            .flatten()
+            .map(|entry| entry.path());
+        let inside = processes
+            .filter(|path| ours.is_some() && space(format!("{}/ns/pid", path.display())) == ours);
+        let mut names: Vec<_> = inside
+            .filter_map(|path| fs::read_to_string(path.join("comm")).ok())
+            .collect();
         let first = names.iter().position(|name| name == "init\n");
         first.map(|at| names.swap_remove(at));
         names
@@ -363,7 +416,10 @@ pub(crate) fn is_validated(machine: &Machine) -> bool {
 
 /// The lines for scrapers.
 pub(crate) fn scraper_lines(console: &str) -> Vec<&str> {
-    console.lines().filter(|line| line.starts_with("FIRSTLIGHT ")).collect()
+    console
+        .lines()
+        .filter(|line| line.starts_with("FIRSTLIGHT "))
+        .collect()
 }
 
 /// A block device with an ext4 file system made of a folder; detached when dropped.
@@ -379,17 +435,36 @@ impl Disk {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("disk");
         fs::File::create(&file).unwrap().set_len(64 << 20).unwrap();
-        let made = Command::new("mkfs.ext4").args(["-q", "-d"]).args([folder, &file]).status().unwrap();
+        let made = Command::new("mkfs.ext4")
+            .args(["-q", "-d"])
+            .args([folder, &file])
+            .status()
+            .unwrap();
         assert!(made.success());
-        let out = Command::new("losetup").args(["--find", "--show"]).arg(&file).output().unwrap();
-        assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+        let out = Command::new("losetup")
+            .args(["--find", "--show"])
+            .arg(&file)
+            .output()
+            .unwrap();
+        assert!(
+            out.status.success(),
+            "{}",
+            String::from_utf8_lossy(&out.stderr)
+        );
         let path = String::from_utf8(out.stdout).unwrap();
-        Self { name: path.trim().trim_start_matches("/dev/").to_owned(), _file: dir }
+        Self {
+            name: path.trim().trim_start_matches("/dev/").to_owned(),
+            _file: dir,
+        }
     }
 }
 
 impl Drop for Disk {
     fn drop(&mut self) {
-        Command::new("losetup").arg("--detach").arg(format!("/dev/{}", self.name)).status().unwrap();
+        Command::new("losetup")
+            .arg("--detach")
+            .arg(format!("/dev/{}", self.name))
+            .status()
+            .unwrap();
     }
 }

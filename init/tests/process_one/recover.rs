@@ -25,9 +25,13 @@ exit 1"#;
 /// A machine with a GPU that needs `word`, and that may be recovered as far as `recover` allows.
 pub(crate) fn machine(recover: &str, word: &str, alone: i32) -> Machine {
     let config = CONFIG
-        .replace("on_fail = \"poweroff\"", &format!("on_fail = \"workload\"\nrecover = \"{recover}\""))
+        .replace(
+            "on_fail = \"poweroff\"",
+            &format!("on_fail = \"workload\"\nrecover = \"{recover}\""),
+        )
         .replace("on_error = \"reboot\"", "on_error = \"workload\"");
-    let m = Machine::new(&WEDGED.replace("WORD", word), &config).workload("echo WORKLOAD $NCCL_P2P_DISABLE");
+    let m = Machine::new(&WEDGED.replace("WORD", word), &config)
+        .workload("echo WORKLOAD $NCCL_P2P_DISABLE");
     fs::create_dir_all(m.path(GPU)).unwrap();
     for (file, text) in [
         ("vendor", "0x10de\n"),
@@ -47,12 +51,27 @@ pub(crate) fn machine(recover: &str, word: &str, alone: i32) -> Machine {
 /// The rungs in the journal, those that failed with a minus, and its result.
 fn climbed(m: &Machine) -> (Vec<String>, Value) {
     let journal = json(m, "recovery.json");
-    assert_eq!((&journal["schema"], &journal["trying"]), (&json!("firstlight.recovery/1"), &Value::Null));
+    assert_eq!(
+        (&journal["schema"], &journal["trying"]),
+        (&json!("firstlight.recovery/1"), &Value::Null)
+    );
     let rung = |tried: &Value| {
-        let sign = if tried["done"] == json!(true) { "" } else { "-" };
+        let sign = if tried["done"] == json!(true) {
+            ""
+        } else {
+            "-"
+        };
         format!("{sign}{}", tried["rung"].as_str().unwrap())
     };
-    (journal["tried"].as_array().unwrap().iter().map(rung).collect(), journal["result"].clone())
+    (
+        journal["tried"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(rung)
+            .collect(),
+        journal["result"].clone(),
+    )
 }
 
 const FREE: &[&str] = &["end-processes", "close-devices", "unload-modules"];
@@ -62,11 +81,24 @@ const AGAIN: &[&str] = &["fabric", "load-driver", "test-without-p2p"];
 fn gpus_that_work_after_a_reset_get_a_workload_without_peer_to_peer() {
     let (down, m, console) = machine("gpu", "reset-gpu", 0).boot().held_or_down();
     assert_eq!(down, Down::PoweredOff, "{console}");
-    assert_eq!(climbed(&m), (strings(&[FREE, &["reset-functions"], AGAIN]), json!("recovered")), "{console}");
+    assert_eq!(
+        climbed(&m),
+        (
+            strings(&[FREE, &["reset-functions"], AGAIN]),
+            json!("recovered")
+        ),
+        "{console}"
+    );
     let verdict = json(&m, "verdict.json");
-    assert_eq!((&verdict["verdict"], &verdict["codes"]), (&json!("FAIL"), &json!(["P2P-HANG"])));
+    assert_eq!(
+        (&verdict["verdict"], &verdict["codes"]),
+        (&json!("FAIL"), &json!(["P2P-HANG"]))
+    );
     assert!(console.contains("WORKLOAD 1"), "{console}");
-    assert!(console.contains("decide    FAIL: workload-without-p2p, after a recovery"), "{console}");
+    assert!(
+        console.contains("decide    FAIL: workload-without-p2p, after a recovery"),
+        "{console}"
+    );
     let alone = fs::read_to_string(m.path("run-outside/alone")).unwrap();
     assert!(alone.contains("--without-peers"), "{alone}");
     // The report that showed the fault is the one that counts.
@@ -77,7 +109,13 @@ fn gpus_that_work_after_a_reset_get_a_workload_without_peer_to_peer() {
 fn each_rung_that_fails_is_followed_as_the_ladder_says() {
     let no_flr = strings(&[FREE, &["-reset-functions", "reset-buses"], AGAIN]);
     let none = strings(&[FREE, &["-reset-functions", "-reset-buses"]]);
-    let mut both = [FREE, &["reset-functions"], &AGAIN[..2], &["-test-without-p2p"]].concat();
+    let mut both = [
+        FREE,
+        &["reset-functions"],
+        &AGAIN[..2],
+        &["-test-without-p2p"],
+    ]
+    .concat();
     both.extend([FREE, &["reset-buses"], &AGAIN[..2], &["-test-without-p2p"]].concat());
     // A file of the GPU that is damaged or removed.
     for (name, bytes, alone, rungs) in [
@@ -89,7 +127,9 @@ fn each_rung_that_fails_is_followed_as_the_ladder_says() {
     ] {
         let m = machine("gpu", "reset-gpu", alone);
         let file = m.path(&format!("{GPU}/{name}"));
-        bytes.map_or_else(|| fs::remove_file(&file), |bytes| fs::write(&file, bytes)).unwrap();
+        bytes
+            .map_or_else(|| fs::remove_file(&file), |bytes| fs::write(&file, bytes))
+            .unwrap();
         let (_, m, console) = m.boot().held_or_down();
         let recovered = !rungs.last().unwrap().starts_with('-');
         let result = if recovered { "recovered" } else { "gave-up" };
@@ -98,7 +138,11 @@ fn each_rung_that_fails_is_followed_as_the_ladder_says() {
         let verdict = json(&m, "verdict.json");
         let word = if recovered { "FAIL" } else { "ERROR" };
         assert_eq!(verdict["verdict"], json!(word), "{name}: {console}");
-        assert_eq!(verdict["codes"][0] == json!("RECOVERY-FAILED"), !recovered, "{name}: {verdict}");
+        assert_eq!(
+            verdict["codes"][0] == json!("RECOVERY-FAILED"),
+            !recovered,
+            "{name}: {verdict}"
+        );
     }
 }
 
@@ -109,9 +153,17 @@ fn a_fabric_pass_that_fails_ends_in_the_other_reset_and_then_gives_up() {
     let script = fs::read_to_string(&firstlight).unwrap();
     // The pass works during the boot and fails after it.
     let fails = "*\"fabric fix\"*) [ -e /run/passed ] && exit 2; touch /run/passed;";
-    let m = m.program("usr/bin/firstlight", &script.replacen("*\"fabric fix\"*)", fails, 1));
+    let m = m.program(
+        "usr/bin/firstlight",
+        &script.replacen("*\"fabric fix\"*)", fails, 1),
+    );
     let (_, m, console) = m.boot().held_or_down();
-    let rungs = strings(&[FREE, &["reset-functions", "-fabric"], FREE, &["reset-buses", "-fabric"]]);
+    let rungs = strings(&[
+        FREE,
+        &["reset-functions", "-fabric"],
+        FREE,
+        &["reset-buses", "-fabric"],
+    ]);
     assert_eq!(climbed(&m), (rungs, json!("gave-up")), "{console}");
 }
 
@@ -124,8 +176,16 @@ fn nothing_is_tried_where_it_is_not_allowed_or_of_no_use() {
         ("reboot", "replace", "RECOVERY-FAILED"),
     ] {
         let (_, m, console) = machine(recover, word, 0).variables().boot().held_or_down();
-        assert_eq!(json(&m, "verdict.json")["codes"][0], json!(code), "{recover} {word}: {console}");
-        assert_eq!(fs::read_to_string(m.path(&format!("{GPU}/reset"))).unwrap(), "", "{recover} {word}");
+        assert_eq!(
+            json(&m, "verdict.json")["codes"][0],
+            json!(code),
+            "{recover} {word}: {console}"
+        );
+        assert_eq!(
+            fs::read_to_string(m.path(&format!("{GPU}/reset"))).unwrap(),
+            "",
+            "{recover} {word}"
+        );
         assert!(!m.path(MARK).exists(), "{recover} {word}: {console}");
     }
 }
@@ -137,23 +197,43 @@ fn one_reboot_is_counted_and_the_machine_continues_without_peer_to_peer() {
         let (down, m, console) = m.boot().down();
         assert_eq!(down, Down::Rebooted, "{console}");
         let verdict = json(&m, "verdict.json");
-        assert_eq!((&verdict["verdict"], &verdict["codes"][0]), (&json!("ERROR"), &json!("RECOVERY-FAILED")));
-        assert!(console.contains("decide    ERROR: reboot, after a recovery"), "{console}");
+        assert_eq!(
+            (&verdict["verdict"], &verdict["codes"][0]),
+            (&json!("ERROR"), &json!("RECOVERY-FAILED"))
+        );
+        assert!(
+            console.contains("decide    ERROR: reboot, after a recovery"),
+            "{console}"
+        );
         let mut m = m.again();
         for _ in 0..2 {
             let (down, after, console) = m.boot().held_or_down();
             assert_eq!(down, Down::PoweredOff, "{console}");
-            assert!(console.contains("reset     rebooted once after P2P-HANG"), "{console}");
+            assert!(
+                console.contains("reset     rebooted once after P2P-HANG"),
+                "{console}"
+            );
             assert_eq!(console.contains("WORKLOAD 1"), workload, "{console}");
             let verdict = json(&after, "verdict.json");
-            assert_eq!((&verdict["verdict"], &verdict["codes"]), (&json!("ERROR"), &json!([code])), "{console}");
+            assert_eq!(
+                (&verdict["verdict"], &verdict["codes"]),
+                (&json!("ERROR"), &json!([code])),
+                "{console}"
+            );
             let mark = fs::read_to_string(after.path(MARK)).unwrap();
             assert!(mark.contains("step=recover "), "{mark}");
             m = after.again();
         }
         let (_, m, console) = m.cmdline("firstlight.reset=clear").boot().down();
-        assert_eq!(json(&m, "verdict.json")["codes"][0], json!("RECOVERY-FAILED"), "{console}");
-        assert!(console.contains("reset     firstlight.reset=clear: no mark is left"), "{console}");
+        assert_eq!(
+            json(&m, "verdict.json")["codes"][0],
+            json!("RECOVERY-FAILED"),
+            "{console}"
+        );
+        assert!(
+            console.contains("reset     firstlight.reset=clear: no mark is left"),
+            "{console}"
+        );
     }
 }
 
@@ -163,15 +243,27 @@ fn a_machine_that_cannot_count_its_reboots_is_not_rebooted() {
     let m = machine("reboot", "reboot", 0).variables();
     let script = fs::read_to_string(m.path("usr/bin/firstlight")).unwrap();
     let place = "/sys/firmware/efi/efivars/FirstlightMark-6e0f3c1a-52d4-4b0e-9a77-c8d15b2f94e3";
-    let spoilt = script.replace("report FAIL fail\n", &format!("report FAIL fail\nrm {place}; mkdir -p {place}/x\n"));
+    let spoilt = script.replace(
+        "report FAIL fail\n",
+        &format!("report FAIL fail\nrm {place}; mkdir -p {place}/x\n"),
+    );
     let unwritable = m.program("usr/bin/firstlight", &spoilt);
     for (m, why) in [
-        (machine("reboot", "reboot", 0), "not rebooted, because there is no place for a mark"),
-        (unwritable, "not rebooted, because the mark could not be written"),
+        (
+            machine("reboot", "reboot", 0),
+            "not rebooted, because there is no place for a mark",
+        ),
+        (
+            unwritable,
+            "not rebooted, because the mark could not be written",
+        ),
     ] {
         let (down, m, console) = m.boot().held_or_down();
         assert_eq!(down, Down::PoweredOff, "{console}");
-        let cause = json(&m, "verdict.json")["cause"].as_str().unwrap().to_owned();
+        let cause = json(&m, "verdict.json")["cause"]
+            .as_str()
+            .unwrap()
+            .to_owned();
         assert!(cause.contains(why), "{cause}");
         assert_eq!(climbed(&m), (Vec::new(), json!("gave-up")), "{console}");
         assert!(!console.contains("WORKLOAD"), "{console}");
@@ -179,5 +271,9 @@ fn a_machine_that_cannot_count_its_reboots_is_not_rebooted() {
 }
 
 fn strings(parts: &[&[&str]]) -> Vec<String> {
-    parts.concat().iter().map(|word| (*word).to_owned()).collect()
+    parts
+        .concat()
+        .iter()
+        .map(|word| (*word).to_owned())
+        .collect()
 }

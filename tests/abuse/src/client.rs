@@ -26,14 +26,35 @@ pub(crate) struct Receiver {
 impl Receiver {
     pub(crate) fn start(store: &Path, options: &[&str], limit: Option<&Limit>) -> Self {
         // Built beside this program.
-        let program = env::current_exe().unwrap().with_file_name("firstlight-collect");
-        let mut command = limit.map_or_else(|| Command::new(&program), |limit| limit.command(&program));
-        command.args(["--listen", "127.0.0.1:0", "--store"]).arg(store).args(options);
-        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let program = env::current_exe()
+            .unwrap()
+            .with_file_name("firstlight-collect");
+        let mut command =
+            limit.map_or_else(|| Command::new(&program), |limit| limit.command(&program));
+        command
+            .args(["--listen", "127.0.0.1:0", "--store"])
+            .arg(store)
+            .args(options);
+        let mut child = command
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
         let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let port = line.trim_end().trim_end_matches('/').rsplit(':').next().unwrap().parse();
-        Self { child, port: port.unwrap_or_else(|_| panic!("the receiver says {line:?}")) }
+        BufReader::new(child.stdout.take().unwrap())
+            .read_line(&mut line)
+            .unwrap();
+        let port = line
+            .trim_end()
+            .trim_end_matches('/')
+            .rsplit(':')
+            .next()
+            .unwrap()
+            .parse();
+        Self {
+            child,
+            port: port.unwrap_or_else(|_| panic!("the receiver says {line:?}")),
+        }
     }
 
     pub(crate) fn address(&self) -> SocketAddr {
@@ -56,7 +77,11 @@ impl Receiver {
     }
 
     pub(crate) fn get(&self, path: &str) -> Option<(u16, String)> {
-        ask(self.address(), format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").as_bytes(), HUNG)
+        ask(
+            self.address(),
+            format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").as_bytes(),
+            HUNG,
+        )
     }
 
     pub(crate) fn is_healthy(&self) -> bool {
@@ -66,9 +91,17 @@ impl Receiver {
     /// The verdict that the metrics give for a host.
     pub(crate) fn verdict_of(&self, host: &str) -> Option<String> {
         let (_, text) = self.get("/metrics")?;
-        let mut lines = text.lines().filter(|l| l.starts_with("firstlight_node_verdict{") && l.ends_with(" 1"));
+        let mut lines = text
+            .lines()
+            .filter(|l| l.starts_with("firstlight_node_verdict{") && l.ends_with(" 1"));
         let line = lines.find(|line| line.contains(&format!("host=\"{host}\"")))?;
-        Some(line.split("verdict=\"").nth(1)?.split('"').next()?.to_owned())
+        Some(
+            line.split("verdict=\"")
+                .nth(1)?
+                .split('"')
+                .next()?
+                .to_owned(),
+        )
     }
 }
 
@@ -81,7 +114,9 @@ impl Drop for Receiver {
 /// Sends bytes and returns status and body; `None` if nothing came in time. Status 0: the connection was closed.
 pub(crate) fn ask(to: SocketAddr, bytes: &[u8], within: Duration) -> Option<(u16, String)> {
     let due = Instant::now() + within;
-    let Ok(mut stream) = TcpStream::connect_timeout(&to, within) else { return Some((0, String::new())) };
+    let Ok(mut stream) = TcpStream::connect_timeout(&to, within) else {
+        return Some((0, String::new()));
+    };
     stream.set_read_timeout(Some(within)).ok()?;
     stream.set_write_timeout(Some(within)).ok()?;
     // The receiver may answer before everything is sent.
@@ -92,8 +127,17 @@ pub(crate) fn ask(to: SocketAddr, bytes: &[u8], within: Duration) -> Option<(u16
         return None;
     }
     let text = String::from_utf8_lossy(&got);
-    let status = text.split(' ').nth(1).and_then(|word| word.parse().ok()).unwrap_or(0);
-    Some((status, text.split_once("\r\n\r\n").map_or("", |(_, body)| body).to_owned()))
+    let status = text
+        .split(' ')
+        .nth(1)
+        .and_then(|word| word.parse().ok())
+        .unwrap_or(0);
+    Some((
+        status,
+        text.split_once("\r\n\r\n")
+            .map_or("", |(_, body)| body)
+            .to_owned(),
+    ))
 }
 
 /// A POST of a report.
@@ -158,7 +202,10 @@ pub(crate) fn report(host: &str, outcome: Outcome, started: &str) -> Report {
         seconds: 12.5,
         boot: vec![],
         appliance: None,
-        machine: MachineEntry { host: Some(host.into()), ..MachineEntry::unread() },
+        machine: MachineEntry {
+            host: Some(host.into()),
+            ..MachineEntry::unread()
+        },
         driver: Driver::default(),
         gpus: vec![],
         fabric: None,

@@ -28,25 +28,37 @@ const ATTACKS: &[(&str, Attack)] = &[
     ("receiver: readers that do not read", receiver::slow_readers),
     ("receiver: 1000 nodes at once", receiver::all_at_once),
     ("receiver: late and early reports", receiver::late_reports),
-    ("receiver: database removed or replaced", receiver::database_gone),
+    (
+        "receiver: database removed or replaced",
+        receiver::database_gone,
+    ),
     ("receiver: killed while it stores", receiver::killed),
     ("receiver: forged MACs and machine keys", receiver::forged),
     ("publish: a report that always fails", publish::poison),
     ("publish: killed while it sends", publish::killed),
     ("publish: pipes as secrets", publish::pipes),
     ("report: 50 MB of small values", reports::large),
-    ("meeting: silent, strange and wrong peers", meeting::strangers),
+    (
+        "meeting: silent, strange and wrong peers",
+        meeting::strangers,
+    ),
     ("time: datagrams of others", meeting::time),
     ("process 1: boots under faults", process_one::boots),
 ];
 
 fn main() -> ExitCode {
-    let words: Vec<String> = env::args().skip(1).filter(|word| !word.starts_with("--")).collect();
+    let words: Vec<String> = env::args()
+        .skip(1)
+        .filter(|word| !word.starts_with("--"))
+        .collect();
     if let Some(status) = reports::as_child(&words) {
         return status;
     }
     let begun = Instant::now();
-    println!("{:<42} {:>6} {:>5} {:>6} {:>5} {:>8}  seconds", "attack", "runs", "lost", "wrong", "hung", "crashed");
+    println!(
+        "{:<42} {:>6} {:>5} {:>6} {:>5} {:>8}  seconds",
+        "attack", "runs", "lost", "wrong", "hung", "crashed"
+    );
     let mut all = Counts::default();
     for (name, attack) in ATTACKS {
         if !words.is_empty() && !words.iter().any(|word| name.contains(word.as_str())) {
@@ -63,5 +75,9 @@ fn main() -> ExitCode {
         all.add(&counts);
     }
     println!("{}", all.row("together", begun.elapsed()));
-    if all.is_clean() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    if all.is_clean() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
 }

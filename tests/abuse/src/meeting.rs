@@ -27,20 +27,28 @@ pub(crate) fn strangers() -> Counts {
         thread::scope(|scope| {
             let mut strange = Vec::new();
             for _ in 0..12 {
-                let Ok(mut stream) = TcpStream::connect(at) else { continue };
+                let Ok(mut stream) = TcpStream::connect(at) else {
+                    continue;
+                };
                 let length = random.below(200) as usize;
                 let bytes: Vec<u8> = (0..length).map(|_| random.below(256) as u8).collect();
                 let _ = stream.write_all(&bytes);
                 strange.push(stream);
             }
             scope.spawn(|| {
-                let wrong = join(&[at], &token("another token, as long"), "b", Instant::now() + Duration::from_secs(5));
+                let wrong = join(
+                    &[at],
+                    &token("another token, as long"),
+                    "b",
+                    Instant::now() + Duration::from_secs(5),
+                );
                 drop(wrong);
             });
             // It joins again until it is admitted: the host may turn it away.
             scope.spawn(|| {
                 while !over.load(Ordering::Relaxed) && begun.elapsed() < SOON {
-                    if let Ok(mut link) = join(&[at], &token(TOKEN), "right", Instant::now() + SOON) {
+                    if let Ok(mut link) = join(&[at], &token(TOKEN), "right", Instant::now() + SOON)
+                    {
                         let _ = link.to.send(&"card", SOON);
                         thread::sleep(Duration::from_millis(200));
                     }
@@ -74,18 +82,31 @@ pub(crate) fn time() -> Counts {
         counts.runs += 1;
         let server = UdpSocket::bind("127.0.0.1:0").unwrap();
         let address = server.local_addr().unwrap().to_string();
-        server.set_read_timeout(Some(Duration::from_secs(6))).unwrap();
+        server
+            .set_read_timeout(Some(Duration::from_secs(6)))
+            .unwrap();
         let right = run % 3 != 0;
-        let noise: Vec<Vec<u8>> =
-            (0..8).map(|_| (0..random.below(80)).map(|_| random.below(256) as u8).collect()).collect();
+        let noise: Vec<Vec<u8>> = (0..8)
+            .map(|_| {
+                (0..random.below(80))
+                    .map(|_| random.below(256) as u8)
+                    .collect()
+            })
+            .collect();
         let serving = thread::spawn(move || {
             let mut bytes = [0; 100];
-            let Ok((length, from)) = server.recv_from(&mut bytes) else { return };
+            let Ok((length, from)) = server.recv_from(&mut bytes) else {
+                return;
+            };
             for part in &noise {
                 let _ = server.send_to(part, from);
             }
             // The times of every third answer are 0.
-            let time = if right { (1_800_000_000_u64 + 2_208_988_800) << 32 } else { 0 };
+            let time = if right {
+                (1_800_000_000_u64 + 2_208_988_800) << 32
+            } else {
+                0
+            };
             let mut answer = vec![0b00_100_100, 2];
             answer.resize(24, 0);
             answer.extend_from_slice(&bytes[40..length.min(48)]);

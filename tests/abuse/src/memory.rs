@@ -15,12 +15,20 @@ impl Limit {
     /// `mib`: with control groups. The address space gets four times as much, because threads reserve some of it.
     pub(crate) fn new(mib: u64) -> Self {
         let name = format!("firstlight-abuse-{}", id());
-        let second = (Path::new("/sys/fs/cgroup").join(&name), "memory.max", "memory.peak");
-        let first =
-            (Path::new("/sys/fs/cgroup/memory").join(&name), "memory.limit_in_bytes", "memory.max_usage_in_bytes");
+        let second = (
+            Path::new("/sys/fs/cgroup").join(&name),
+            "memory.max",
+            "memory.peak",
+        );
+        let first = (
+            Path::new("/sys/fs/cgroup/memory").join(&name),
+            "memory.limit_in_bytes",
+            "memory.max_usage_in_bytes",
+        );
         let group = [second, first].into_iter().find_map(|(path, limit, peak)| {
             fs::create_dir(&path).ok()?;
-            let set = path.join(limit).exists() && fs::write(path.join(limit), (mib << 20).to_string()).is_ok();
+            let set = path.join(limit).exists()
+                && fs::write(path.join(limit), (mib << 20).to_string()).is_ok();
             if !set {
                 let _ = fs::remove_dir(&path);
             }
@@ -43,14 +51,22 @@ impl Limit {
     /// The most memory that it had, with the pages of files, if it is known.
     pub(crate) fn peak_mib(&self) -> Option<u64> {
         let (path, peak) = self.group.as_ref()?;
-        fs::read_to_string(path.join(peak)).ok()?.trim().parse::<u64>().ok().map(|bytes| bytes >> 20)
+        fs::read_to_string(path.join(peak))
+            .ok()?
+            .trim()
+            .parse::<u64>()
+            .ok()
+            .map(|bytes| bytes >> 20)
     }
 
     /// A command that runs within the limit.
     pub(crate) fn command(&self, program: &Path) -> Command {
         let mut command = Command::new("sh");
         let script = match &self.group {
-            Some((path, _)) => format!("echo $$ > {}/cgroup.procs && exec \"$0\" \"$@\"", path.display()),
+            Some((path, _)) => format!(
+                "echo $$ > {}/cgroup.procs && exec \"$0\" \"$@\"",
+                path.display()
+            ),
             None => format!("ulimit -v {} && exec \"$0\" \"$@\"", self.mib * 4096),
         };
         command.args(["-c", &script]).arg(program);
@@ -75,6 +91,8 @@ impl Drop for Limit {
 /// The most memory in KiB that a process had, without the pages of files that others share; of its status in /proc.
 pub(crate) fn peak_kib(process: &str) -> Option<u64> {
     let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmHWM:"))?;
     line.trim().trim_end_matches(" kB").parse().ok()
 }

@@ -6,9 +6,22 @@ use std::process::Command;
 /// All boots of `./run faults`, each with every policy that its fault can meet.
 pub(crate) fn boots() -> Counts {
     let mut counts = Counts::default();
-    let words =
-        ["test", "--quiet", "--locked", "--package", "firstlight-init", "--test", "process_one", "--", "faults::"];
-    let output = match Command::new("cargo").args(words).env("FIRSTLIGHT_FAULTS", "").output() {
+    let words = [
+        "test",
+        "--quiet",
+        "--locked",
+        "--package",
+        "firstlight-init",
+        "--test",
+        "process_one",
+        "--",
+        "faults::",
+    ];
+    let output = match Command::new("cargo")
+        .args(words)
+        .env("FIRSTLIGHT_FAULTS", "")
+        .output()
+    {
         Ok(output) => output,
         Err(e) => {
             counts.check(false, || format!("cargo: {e}"));
@@ -21,9 +34,13 @@ pub(crate) fn boots() -> Counts {
             counts.runs = all;
             counts.wrong = all.saturating_sub(held);
             let first = text.lines().find(|line| line.starts_with("== "));
-            counts.notes.extend(first.map(|line| format!("wrong: {line}")));
+            counts
+                .notes
+                .extend(first.map(|line| format!("wrong: {line}")));
         }
-        None => counts.check(false, || "no count of boots; as root, ./run faults shows why".to_owned()),
+        None => counts.check(false, || {
+            "no count of boots; as root, ./run faults shows why".to_owned()
+        }),
     }
     counts
 }
@@ -44,6 +61,9 @@ mod tests {
     #[test]
     fn the_line_is_found_behind_the_dots_of_the_tests() {
         assert_eq!(held("..faults     609 of 611 held, 62 s"), Some((609, 611)));
-        assert_eq!(held("test faults::every_boot_under_a_fault_holds ... ok"), None);
+        assert_eq!(
+            held("test faults::every_boot_under_a_fault_holds ... ok"),
+            None
+        );
     }
 }

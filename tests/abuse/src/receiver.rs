@@ -1,7 +1,8 @@
 //! Attacks on the receiver.
 
 use crate::client::{
-    HUNG, NOON, Random, Receiver, ask, bytes, deliver, is_stored, post, report, small_values as of_small_values,
+    HUNG, NOON, Random, Receiver, ask, bytes, deliver, is_stored, post, report,
+    small_values as of_small_values,
 };
 use crate::memory::Limit;
 use crate::table::Counts;
@@ -33,7 +34,11 @@ pub(crate) fn small_values() -> Counts {
     const POSTS: u64 = 200;
     let (dir, limit, mut counts) = (TempDir::new().unwrap(), Limit::new(MIB), Counts::default());
     let mut receiver = Receiver::start(&dir.path().join("store"), &[], Some(&limit));
-    let (next, answers, to) = (AtomicU64::new(0), Mutex::new(Vec::new()), receiver.address());
+    let (next, answers, to) = (
+        AtomicU64::new(0),
+        Mutex::new(Vec::new()),
+        receiver.address(),
+    );
     thread::scope(|scope| {
         for _ in 0..8 {
             scope.spawn(|| {
@@ -64,7 +69,9 @@ pub(crate) fn small_values() -> Counts {
         .is_some_and(|(_, text)| text.contains(&format!("firstlight_collect_reports {POSTS}\n")));
     counts.lost += u64::from(!stored);
     let peak = receiver.peak_mib();
-    let all = limit.peak_mib().map_or_else(String::new, |peak| format!(", {peak} MiB with the pages of files"));
+    let all = limit.peak_mib().map_or_else(String::new, |peak| {
+        format!(", {peak} MiB with the pages of files")
+    });
     counts.note(format!("limit {}; peak {peak} MiB{all}", limit.says()));
     counts
 }
@@ -89,23 +96,47 @@ pub(crate) fn hostile_reports() -> Counts {
     square["tests"][0]["findings"] = vec![finding.clone()].into();
     let keys: String = (0..600_000).map(|n| format!("\"{n}\":0,")).collect();
     let cases: Vec<(&str, Vec<u8>)> = vec![
-        ("rows", with("/tests/0/tables", vec![json!([[0]]); 400_000].into())),
-        ("objects", with("/tests/0/tables", vec![json!({ "a": 0 }); 400_000].into())),
-        ("texts", with("/tests/0/log_tail", vec![json!(""); 2_000_000].into())),
+        (
+            "rows",
+            with("/tests/0/tables", vec![json!([[0]]); 400_000].into()),
+        ),
+        (
+            "objects",
+            with("/tests/0/tables", vec![json!({ "a": 0 }); 400_000].into()),
+        ),
+        (
+            "texts",
+            with("/tests/0/log_tail", vec![json!(""); 2_000_000].into()),
+        ),
         ("GPUs", with("/gpus", vec![gpu; 100_000].into())),
-        ("findings", with("/tests/0/findings", vec![finding; 20_000].into())),
+        (
+            "findings",
+            with("/tests/0/findings", vec![finding; 20_000].into()),
+        ),
         ("pairs", square.to_string().into_bytes()),
         (
             "names",
             with(
                 "/workload_env",
-                (0..300_000).map(|n| (n.to_string(), json!(""))).collect::<serde_json::Map<_, _>>().into(),
+                (0..300_000)
+                    .map(|n| (n.to_string(), json!("")))
+                    .collect::<serde_json::Map<_, _>>()
+                    .into(),
             ),
         ),
         ("keys", inserted(&format!("\"later\":{{{keys}\"x\":0}}"))),
-        ("duplicates", inserted("\"later\":0,".repeat(500_000).trim_end_matches(','))),
-        ("depth", inserted(&format!("\"later\":{}", "[".repeat(7 << 20)))),
-        ("schema", format!("{{\"schema\":[{}0]}}", "0,".repeat(3 << 20)).into_bytes()),
+        (
+            "duplicates",
+            inserted("\"later\":0,".repeat(500_000).trim_end_matches(',')),
+        ),
+        (
+            "depth",
+            inserted(&format!("\"later\":{}", "[".repeat(7 << 20))),
+        ),
+        (
+            "schema",
+            format!("{{\"schema\":[{}0]}}", "0,".repeat(3 << 20)).into_bytes(),
+        ),
         (
             "codes",
             format!(
@@ -141,16 +172,19 @@ pub(crate) fn hostile_reports() -> Counts {
                     counts.runs += 1;
                     match answer {
                         None => counts.hung += 1,
-                        Some((status, line)) => counts.check(matches!(status, 200 | 201 | 400 | 413 | 422), || {
-                            format!("{name}: {status} {line:.200}")
-                        }),
+                        Some((status, line)) => counts
+                            .check(matches!(status, 200 | 201 | 400 | 413 | 422), || {
+                                format!("{name}: {status} {line:.200}")
+                            }),
                     }
                 });
             }
         });
     }
     counts.add(&counted.lock().unwrap());
-    counts.notes.append(&mut counted.into_inner().unwrap().notes);
+    counts
+        .notes
+        .append(&mut counted.into_inner().unwrap().notes);
     // Those that were stored are shown.
     for (_, body) in cases {
         for form in ["html", "text", "junit", "prometheus"] {
@@ -159,13 +193,19 @@ pub(crate) fn hostile_reports() -> Counts {
             match receiver.get(&format!("/report/{sum}?to={form}")) {
                 None => counts.hung += 1,
                 Some((status, line)) => {
-                    counts.check(matches!(status, 200 | 400 | 404), || format!("{form}: {status} {line:.200}"));
+                    counts.check(matches!(status, 200 | 400 | 404), || {
+                        format!("{form}: {status} {line:.200}")
+                    });
                 }
             }
         }
     }
     still_there(&mut receiver, &mut counts);
-    counts.note(format!("limit {}; peak {} MiB", limit.says(), receiver.peak_mib()));
+    counts.note(format!(
+        "limit {}; peak {} MiB",
+        limit.says(),
+        receiver.peak_mib()
+    ));
     counts
 }
 
@@ -182,14 +222,22 @@ fn slow_client(receiver: &Receiver, number: usize) -> Option<TcpStream> {
 pub(crate) fn slow_clients() -> Counts {
     let (dir, mut counts) = (TempDir::new().unwrap(), Counts::default());
     let mut receiver = Receiver::start(&dir.path().join("store"), &[], None);
-    let mut slow: Vec<_> = (0..500).map(|number| slow_client(&receiver, number)).collect();
+    let mut slow: Vec<_> = (0..500)
+        .map(|number| slow_client(&receiver, number))
+        .collect();
     let (over, mut slowest) = (AtomicBool::new(false), Duration::ZERO);
     thread::scope(|scope| {
         // They send a byte from time to time.
         scope.spawn(|| {
             while !over.load(Ordering::Relaxed) {
-                for (number, client) in slow.iter_mut().enumerate().filter(|(number, _)| number % 2 == 0) {
-                    let sent = client.as_mut().is_some_and(|stream| stream.write_all(b"x").is_ok());
+                for (number, client) in slow
+                    .iter_mut()
+                    .enumerate()
+                    .filter(|(number, _)| number % 2 == 0)
+                {
+                    let sent = client
+                        .as_mut()
+                        .is_some_and(|stream| stream.write_all(b"x").is_ok());
                     if !sent {
                         *client = slow_client(&receiver, number);
                     }
@@ -205,16 +253,19 @@ pub(crate) fn slow_clients() -> Counts {
             slowest = slowest.max(begun.elapsed());
             match answer {
                 None => counts.hung += 1,
-                Some((status, line)) => counts.check(status == 201 && begun.elapsed() < Duration::from_secs(2), || {
-                    format!("{status} {line} after {:?}", begun.elapsed())
-                }),
+                Some((status, line)) => counts.check(
+                    status == 201 && begun.elapsed() < Duration::from_secs(2),
+                    || format!("{status} {line} after {:?}", begun.elapsed()),
+                ),
             }
             thread::sleep(Duration::from_millis(250));
         }
         over.store(true, Ordering::Relaxed);
     });
     still_there(&mut receiver, &mut counts);
-    counts.note(format!("500 idle and slow clients; the slowest report took {slowest:.1?}"));
+    counts.note(format!(
+        "500 idle and slow clients; the slowest report took {slowest:.1?}"
+    ));
     counts
 }
 
@@ -244,17 +295,19 @@ pub(crate) fn reconnecting() -> Counts {
             counts.runs += 1;
             match deliver(receiver.address(), &body, HUNG) {
                 None => counts.hung += 1,
-                Some(status) => counts
-                    .check(matches!(status, 200 | 201) && begun.elapsed() < Duration::from_secs(10), || {
-                        format!("{status} after {:?}", begun.elapsed())
-                    }),
+                Some(status) => counts.check(
+                    matches!(status, 200 | 201) && begun.elapsed() < Duration::from_secs(10),
+                    || format!("{status} after {:?}", begun.elapsed()),
+                ),
             }
             slowest = slowest.max(begun.elapsed());
         }
         over.store(true, Ordering::Relaxed);
     });
     still_there(&mut receiver, &mut counts);
-    counts.note(format!("400 clients for 256 places; the slowest report took {slowest:.1?}"));
+    counts.note(format!(
+        "400 clients for 256 places; the slowest report took {slowest:.1?}"
+    ));
     counts
 }
 
@@ -262,7 +315,10 @@ pub(crate) fn slow_readers() -> Counts {
     let (dir, limit, mut counts) = (TempDir::new().unwrap(), Limit::new(MIB), Counts::default());
     let mut receiver = Receiver::start(&dir.path().join("store"), &[], Some(&limit));
     let large = of_small_values("large", 7 << 20);
-    counts.check(deliver(receiver.address(), &large, HUNG) == Some(201), || "the large report".to_owned());
+    counts.check(
+        deliver(receiver.address(), &large, HUNG) == Some(201),
+        || "the large report".to_owned(),
+    );
     let path = format!("/report/{}", digest(&large));
     let readers: Vec<_> = (0..200)
         .map(|_| {
@@ -282,7 +338,11 @@ pub(crate) fn slow_readers() -> Counts {
     }
     drop(readers);
     still_there(&mut receiver, &mut counts);
-    counts.note(format!("limit {}; peak {} MiB", limit.says(), receiver.peak_mib()));
+    counts.note(format!(
+        "limit {}; peak {} MiB",
+        limit.says(),
+        receiver.peak_mib()
+    ));
     counts
 }
 
@@ -301,7 +361,10 @@ pub(crate) fn all_at_once() -> Counts {
                 let answer = deliver(to, &serde_json::to_vec(&one).unwrap(), HUNG);
                 answers.lock().unwrap().push((answer, begun.elapsed()));
             };
-            thread::Builder::new().stack_size(256 << 10).spawn_scoped(scope, work).unwrap();
+            thread::Builder::new()
+                .stack_size(256 << 10)
+                .spawn_scoped(scope, work)
+                .unwrap();
         }
     });
     let mut last = Duration::ZERO;
@@ -328,7 +391,8 @@ pub(crate) fn all_at_once() -> Counts {
 
 /// Runs of one node, whose reports arrive in another order: the verdict that is shown is never better than that of the last run.
 pub(crate) fn late_reports() -> Counts {
-    let (dir, mut counts, mut random) = (TempDir::new().unwrap(), Counts::default(), Random(0x5eed));
+    let (dir, mut counts, mut random) =
+        (TempDir::new().unwrap(), Counts::default(), Random(0x5eed));
     let mut receiver = Receiver::start(&dir.path().join("store"), &[], None);
     for node in 0..60 {
         let host = format!("late-{node}");
@@ -336,10 +400,16 @@ pub(crate) fn late_reports() -> Counts {
         for _ in 0..6 {
             counts.runs += 1;
             let begun = random.below(50);
-            let outcome = if random.below(2) == 0 { Outcome::Pass } else { Outcome::Fail };
+            let outcome = if random.below(2) == 0 {
+                Outcome::Pass
+            } else {
+                Outcome::Fail
+            };
             let started = format!("2026-11-20T12:{begun:02}:{:02}Z", random.below(60));
             let body = bytes(&host, outcome, &started);
-            counts.check(deliver(receiver.address(), &body, HUNG).is_some(), || "not stored".to_owned());
+            counts.check(deliver(receiver.address(), &body, HUNG).is_some(), || {
+                "not stored".to_owned()
+            });
             if newest.is_none_or(|(last, _)| begun > last) {
                 newest = Some((begun, outcome));
             } else if newest.is_some_and(|(last, _)| begun == last) {
@@ -351,19 +421,27 @@ pub(crate) fn late_reports() -> Counts {
         let Some((_, outcome)) = newest else { continue };
         let shown = receiver.verdict_of(&host);
         let hides = outcome == Outcome::Fail && shown.as_deref() != Some("FAIL");
-        counts.check(!hides && shown.is_some(), || format!("{host}: shown {shown:?}, the last run {outcome:?}"));
+        counts.check(!hides && shown.is_some(), || {
+            format!("{host}: shown {shown:?}, the last run {outcome:?}")
+        });
     }
-    for (number, started) in ["2099-01-01T00:00:00Z", "1970-01-01T00:00:00Z", "", "x"].into_iter().enumerate() {
+    for (number, started) in ["2099-01-01T00:00:00Z", "1970-01-01T00:00:00Z", "", "x"]
+        .into_iter()
+        .enumerate()
+    {
         counts.runs += 1;
         let host = format!("clock-{number}");
         for outcome in [Outcome::Pass, Outcome::Fail] {
-            counts.check(deliver(receiver.address(), &bytes(&host, outcome, started), HUNG) == Some(201), || {
-                started.to_owned()
-            });
+            counts.check(
+                deliver(receiver.address(), &bytes(&host, outcome, started), HUNG) == Some(201),
+                || started.to_owned(),
+            );
             thread::sleep(Duration::from_millis(1100));
         }
-        counts
-            .check(receiver.verdict_of(&host).as_deref() == Some("FAIL"), || format!("{started}: hides a later FAIL"));
+        counts.check(
+            receiver.verdict_of(&host).as_deref() == Some("FAIL"),
+            || format!("{started}: hides a later FAIL"),
+        );
     }
     still_there(&mut receiver, &mut counts);
     counts
@@ -394,10 +472,15 @@ pub(crate) fn database_gone() -> Counts {
                 Some((status, line)) => counts.check(false, || format!("{status} {line}")),
             }
         }
-        counts.check(!acknowledged.is_empty(), || "it was not opened again".to_owned());
+        counts.check(!acknowledged.is_empty(), || {
+            "it was not opened again".to_owned()
+        });
         // The first question finds that the files are others.
         let _first = receiver.get("/healthz");
-        counts.lost += acknowledged.iter().filter(|body| !is_stored(&receiver, body)).count() as u64;
+        counts.lost += acknowledged
+            .iter()
+            .filter(|body| !is_stored(&receiver, body))
+            .count() as u64;
     }
     still_there(&mut receiver, &mut counts);
     counts
@@ -415,7 +498,8 @@ pub(crate) fn killed() -> Counts {
                 let (acknowledged, over) = (&acknowledged, &over);
                 scope.spawn(move || {
                     for number in 0..1000 {
-                        let body = bytes(&format!("k{round}-{sender}-{number}"), Outcome::Pass, NOON);
+                        let body =
+                            bytes(&format!("k{round}-{sender}-{number}"), Outcome::Pass, NOON);
                         match ask(to, &post("", &body), HUNG) {
                             Some((201, _)) => acknowledged.lock().unwrap().push(body),
                             _ if over.load(Ordering::Relaxed) => return,
@@ -432,7 +516,10 @@ pub(crate) fn killed() -> Counts {
     let mut receiver = Receiver::start(&store, &[], None);
     let acknowledged = acknowledged.into_inner().unwrap();
     counts.runs = acknowledged.len() as u64;
-    counts.lost = acknowledged.iter().filter(|body| !is_stored(&receiver, body)).count() as u64;
+    counts.lost = acknowledged
+        .iter()
+        .filter(|body| !is_stored(&receiver, body))
+        .count() as u64;
     still_there(&mut receiver, &mut counts);
     counts
 }
@@ -443,14 +530,27 @@ pub(crate) fn forged() -> Counts {
     fs::write(&file, [b'k'; 32]).unwrap();
     let fleet = Key::read(&file).unwrap();
     let own = fleet.of_machine("node7").unwrap();
-    let mut receiver = Receiver::start(&dir.path().join("store"), &["--key-file", file.to_str().unwrap()], None);
-    let send = |counts: &mut Counts, body: &[u8], verdict: &str, mac: &str, name: Option<&str>, fine: bool| {
-        let name = name.map_or_else(String::new, |name| format!("Firstlight-Key-Name: {name}\r\n"));
+    let mut receiver = Receiver::start(
+        &dir.path().join("store"),
+        &["--key-file", file.to_str().unwrap()],
+        None,
+    );
+    let send = |counts: &mut Counts,
+                body: &[u8],
+                verdict: &str,
+                mac: &str,
+                name: Option<&str>,
+                fine: bool| {
+        let name = name.map_or_else(String::new, |name| {
+            format!("Firstlight-Key-Name: {name}\r\n")
+        });
         let headers = format!("Firstlight-Verdict: {verdict}\r\nFirstlight-MAC: {mac}\r\n{name}");
         counts.runs += 1;
         match ask(receiver.address(), &post(&headers, body), HUNG) {
             None => counts.hung += 1,
-            Some((status, line)) => counts.check((status / 100 == 2) == fine, || format!("{status} {line} {headers}")),
+            Some((status, line)) => counts.check((status / 100 == 2) == fine, || {
+                format!("{status} {line} {headers}")
+            }),
         }
     };
     for number in 0..50 {
@@ -461,17 +561,48 @@ pub(crate) fn forged() -> Counts {
         mac.replace_range(at..=at, other);
         send(&mut counts, &body, "PASS", &mac, None, false);
         let mac = own.mac("PASS", &body);
-        for name in [None, Some("node7"), Some("node8"), Some(""), Some("node7 node8")] {
+        for name in [
+            None,
+            Some("node7"),
+            Some("node8"),
+            Some(""),
+            Some("node7 node8"),
+        ] {
             send(&mut counts, &body, "PASS", &mac, name, false);
         }
         let mut changed = body.clone();
         let at = random.below(body.len() as u64) as usize;
         changed[at] ^= 1;
-        send(&mut counts, &changed, "PASS", &fleet.mac("PASS", &body), None, false);
-        let own_body = bytes("node7", Outcome::Pass, &format!("2026-11-20T12:00:{number:02}Z"));
-        send(&mut counts, &own_body, "PASS", &own.mac("PASS", &own_body), Some("node7"), true);
+        send(
+            &mut counts,
+            &changed,
+            "PASS",
+            &fleet.mac("PASS", &body),
+            None,
+            false,
+        );
+        let own_body = bytes(
+            "node7",
+            Outcome::Pass,
+            &format!("2026-11-20T12:00:{number:02}Z"),
+        );
+        send(
+            &mut counts,
+            &own_body,
+            "PASS",
+            &own.mac("PASS", &own_body),
+            Some("node7"),
+            true,
+        );
         let verdict = Verdict::Error.to_string();
-        send(&mut counts, &own_body, &verdict, &own.mac("PASS", &own_body), Some("node7"), false);
+        send(
+            &mut counts,
+            &own_body,
+            &verdict,
+            &own.mac("PASS", &own_body),
+            Some("node7"),
+            false,
+        );
     }
     still_there(&mut receiver, &mut counts);
     counts

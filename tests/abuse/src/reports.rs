@@ -16,8 +16,11 @@ const CHILD: &str = "as-child";
 pub(crate) fn as_child(words: &[String]) -> Option<ExitCode> {
     let (first, _) = words.split_first().filter(|(first, _)| *first == CHILD)?;
     // Options are words here, too.
-    let words = env::args_os().skip_while(|word| word.to_str() != Some(first)).skip(1);
-    let parsed = firstlight::cli::args::parse([OsString::from("firstlight")].into_iter().chain(words));
+    let words = env::args_os()
+        .skip_while(|word| word.to_str() != Some(first))
+        .skip(1);
+    let parsed =
+        firstlight::cli::args::parse([OsString::from("firstlight")].into_iter().chain(words));
     let status = match parsed.map(firstlight::cli::run) {
         Ok(Ok(status)) => status,
         Ok(Err(error)) => {
@@ -45,7 +48,11 @@ pub(crate) fn large() -> Counts {
     for form in ["text", "html", "junit", "prometheus", "json"] {
         counts.runs += 1;
         let mut command = child(&["render"]);
-        command.arg(&file).args(["--to", form]).stdout(fs::File::create(&to).unwrap()).stderr(Stdio::piped());
+        command
+            .arg(&file)
+            .args(["--to", form])
+            .stdout(fs::File::create(&to).unwrap())
+            .stderr(Stdio::piped());
         let mut running = command.spawn().unwrap();
         let due = Instant::now() + HUNG;
         while running.try_wait().unwrap().is_none() && Instant::now() < due {
@@ -57,13 +64,22 @@ pub(crate) fn large() -> Counts {
         }
         let ended = running.wait_with_output().unwrap();
         let text = String::from_utf8_lossy(&ended.stderr).into_owned();
-        let peak = text.lines().find_map(|line| line.strip_prefix("peak ")?.parse::<u64>().ok()).unwrap_or(0);
+        let peak = text
+            .lines()
+            .find_map(|line| line.strip_prefix("peak ")?.parse::<u64>().ok())
+            .unwrap_or(0);
         let times = (peak << 10) as f64 / SIZE as f64;
         let known = ended.status.success() || form == "json";
         counts.check(known && peak > 0 && times <= 4.0, || {
-            format!("{form}: {:?}, {times:.2} times the report, {text:.300}", ended.status)
+            format!(
+                "{form}: {:?}, {times:.2} times the report, {text:.300}",
+                ended.status
+            )
         });
-        counts.note(format!("render --to {form}: {times:.2} times the report's {} MiB", SIZE >> 20));
+        counts.note(format!(
+            "render --to {form}: {times:.2} times the report's {} MiB",
+            SIZE >> 20
+        ));
     }
     counts
 }

@@ -48,10 +48,21 @@ impl Counts {
     }
 
     pub(crate) fn row(&self, name: &str, took: Duration) -> String {
-        let Self { runs, lost, wrong, hung, crashed, notes } = self;
+        let Self {
+            runs,
+            lost,
+            wrong,
+            hung,
+            crashed,
+            notes,
+        } = self;
         let seconds = took.as_secs_f64();
-        let mut row = format!("{name:<42} {runs:>6} {lost:>5} {wrong:>6} {hung:>5} {crashed:>8}  {seconds:.1}");
-        notes.iter().for_each(|note| row.push_str(&format!("\n    {note}")));
+        let mut row = format!(
+            "{name:<42} {runs:>6} {lost:>5} {wrong:>6} {hung:>5} {crashed:>8}  {seconds:.1}"
+        );
+        notes
+            .iter()
+            .for_each(|note| row.push_str(&format!("\n    {note}")));
         row
     }
 }

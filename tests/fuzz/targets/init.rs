@@ -25,13 +25,20 @@ pub fn toml_init(input: &str) {
 
     let (file, line) = input.split_once("\n%%\n").unwrap_or((input, ""));
     let path = "/etc/firstlight/config.toml".to_owned();
-    let file = ConfigFile { source: LayerSource::Image, path, text: file.to_owned() };
+    let file = ConfigFile {
+        source: LayerSource::Image,
+        path,
+        text: file.to_owned(),
+    };
     if let Err(refused) = build(&[file], &cmdline::words(line)) {
         assert!(!refused.errors.is_empty());
         for error in refused.errors {
             let line = error.to_string();
             assert!(!line.contains('\n'), "{line:?}");
-            assert!(line.contains("config.toml") || line.contains("kernel word"), "{line:?}");
+            assert!(
+                line.contains("config.toml") || line.contains("kernel word"),
+                "{line:?}"
+            );
         }
     }
 }
@@ -69,7 +76,10 @@ pub fn modinfo(file: &[u8]) {
         assert!(found.len() <= file.len());
         let info = Modinfo::parse(&found);
         for key in ["version", "vermagic", "srcversion", "firstlight.patch"] {
-            assert!(info.get(key).is_none_or(|value| !value.contains(['\n', '\0'])));
+            assert!(
+                info.get(key)
+                    .is_none_or(|value| !value.contains(['\n', '\0']))
+            );
         }
     }
     let info = Modinfo::parse(file);
@@ -116,7 +126,8 @@ pub fn driver_files(bytes: &[u8]) {
             let gpus: Vec<_> = (0..3).map(gpu).collect();
             let configured = BTreeMap::from([("nvidia".to_owned(), text.clone().into_owned())]);
             for configured in [BTreeMap::new(), configured] {
-                let (given, findings) = module_parameters("nvidia", Some(&read), &gpus, &configured);
+                let (given, findings) =
+                    module_parameters("nvidia", Some(&read), &gpus, &configured);
                 let mut names: Vec<_> = given.0.iter().map(|word| &word.name).collect();
                 names.sort();
                 names.dedup();
@@ -135,11 +146,20 @@ pub fn driver_files(bytes: &[u8]) {
         ..Reported::default()
     };
     let (nodes, without) = plan(&reported, true);
-    assert!(nodes.iter().all(|planned| planned.node.path.starts_with("/dev/nvidia")));
+    assert!(
+        nodes
+            .iter()
+            .all(|planned| planned.node.path.starts_with("/dev/nvidia"))
+    );
     assert!(without.len() <= 2);
     let lines = kernel_lines::parse(bytes);
     let shown = kernel_lines::about_driver(&lines, "nvidia");
-    assert!(shown.len() <= 25 && shown.iter().all(|line| line.chars().count() <= 308 && !line.contains('\n')));
+    assert!(
+        shown.len() <= 25
+            && shown
+                .iter()
+                .all(|line| line.chars().count() <= 308 && !line.contains('\n'))
+    );
     if let Some((_, line)) = match_log_lines(&shown) {
         assert!(shown.iter().any(|shown| shown == line));
     }
@@ -155,9 +175,13 @@ pub fn arp(bytes: &[u8]) {
 
     let macs = [Mac::new([2, 0, 0, 0, 0, 1]), Mac::new([2, 0, 0, 0, 0, 2])];
     let (mut ports, mut now) = (Ports::new(&macs), Instant::now());
-    let mut actions: Vec<_> = (0..macs.len()).flat_map(|at| ports.set_carrier(at, true, now)).collect();
+    let mut actions: Vec<_> = (0..macs.len())
+        .flat_map(|at| ports.set_carrier(at, true, now))
+        .collect();
     for record in bytes.chunks(1 + arp::FRAME) {
-        let Some((first, frame)) = record.split_first() else { continue };
+        let Some((first, frame)) = record.split_first() else {
+            continue;
+        };
         now += Duration::from_millis(u64::from(first >> 1) * 20);
         actions.extend(ports.tick(now));
         if let Some(packet) = arp::parse(frame) {
@@ -168,7 +192,10 @@ pub fn arp(bytes: &[u8]) {
     }
     for action in actions {
         if let PortAction::SetRoute(_, own, peer) = action {
-            assert!(arp::is_usable(own) && arp::is_usable(peer) && own != peer, "{own} {peer}");
+            assert!(
+                arp::is_usable(own) && arp::is_usable(peer) && own != peer,
+                "{own} {peer}"
+            );
         }
     }
 }

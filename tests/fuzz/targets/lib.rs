@@ -25,7 +25,9 @@ pub const TARGETS: [(&str, Target); 16] = [
     ("superblock", init::superblock),
     ("texts", texts::texts),
     ("toml_init", |bytes| text(bytes, init::toml_init)),
-    ("toml_validator", |bytes| text(bytes, validator::toml_validator)),
+    ("toml_validator", |bytes| {
+        text(bytes, validator::toml_validator);
+    }),
 ];
 
 fn text(bytes: &[u8], target: fn(&str)) {
@@ -45,17 +47,33 @@ mod tests {
     /// zeros.
     fn seeds(target: &str) -> Vec<Vec<u8>> {
         let text = include_str!("../seeds.txt");
-        let files = text.split("\n==> ").skip(1).filter_map(|file| file.split_once('\n'));
+        let files = text
+            .split("\n==> ")
+            .skip(1)
+            .filter_map(|file| file.split_once('\n'));
         let of_target = files.filter(|(name, _)| name.split('/').next() == Some(target));
         let seeds: Vec<_> = of_target
-            .map(|(name, content)| if name.ends_with(".hex") { hex(content) } else { content.into() })
+            .map(|(name, content)| {
+                if name.ends_with(".hex") {
+                    hex(content)
+                } else {
+                    content.into()
+                }
+            })
             .collect();
-        if seeds.is_empty() { vec![vec![0; 4096]] } else { seeds }
+        if seeds.is_empty() {
+            vec![vec![0; 4096]]
+        } else {
+            seeds
+        }
     }
 
     fn hex(text: &str) -> Vec<u8> {
         let digits: Vec<_> = text.chars().filter_map(|c| c.to_digit(16)).collect();
-        digits.chunks(2).map(|pair| u8::try_from(pair[0] * 16 + pair[1]).unwrap()).collect()
+        digits
+            .chunks(2)
+            .map(|pair| u8::try_from(pair[0] * 16 + pair[1]).unwrap())
+            .collect()
     }
 
     /// A seed, the seed cut off at offsets all over it, and with another byte at each of them.
@@ -80,7 +98,11 @@ mod tests {
             for seed in seeds {
                 for input in mutations(&seed) {
                     let held = std::panic::catch_unwind(|| target(&input));
-                    assert!(held.is_ok(), "{name}: {:?}", String::from_utf8_lossy(&input));
+                    assert!(
+                        held.is_ok(),
+                        "{name}: {:?}",
+                        String::from_utf8_lossy(&input)
+                    );
                 }
             }
         }

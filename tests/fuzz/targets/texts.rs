@@ -22,7 +22,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// The parsers by their first byte.
 pub fn texts(bytes: &[u8]) {
-    let Some((reader, bytes)) = bytes.split_first() else { return };
+    let Some((reader, bytes)) = bytes.split_first() else {
+        return;
+    };
     let text = String::from_utf8_lossy(bytes);
     match reader {
         b'a' => ras_answers(bytes),
@@ -34,7 +36,10 @@ pub fn texts(bytes: &[u8]) {
         b'm' => mark(bytes),
         b'r' => recording(&text),
         b't' => ntp_answer(bytes),
-        b'w' => (assert_round_trip::<Message>(bytes), assert_round_trip::<Request>(bytes)).0,
+        b'w' => {
+            assert_round_trip::<Message>(bytes);
+            assert_round_trip::<Request>(bytes);
+        }
         _ => {}
     }
 }
@@ -53,27 +58,55 @@ fn mark(bytes: &[u8]) {
         let written = mark.text();
         assert_eq!((bytes.len(), written.len()), (SIZE, SIZE));
         assert_eq!(Mark::read(written.as_bytes()), Ok(mark));
-        let words = |text: &str| text.split_ascii_whitespace().map(str::to_owned).collect::<Vec<_>>();
-        assert_eq!(words(&written), words(&String::from_utf8_lossy(bytes)), "nothing is added or lost");
+        let words = |text: &str| {
+            text.split_ascii_whitespace()
+                .map(str::to_owned)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(
+            words(&written),
+            words(&String::from_utf8_lossy(bytes)),
+            "nothing is added or lost"
+        );
     }
 }
 
 fn variables(text: &str) {
     // The lines as they arrive from a child process.
-    let lines = |text: &str| text.lines().map(|line| printable(line.as_bytes())).collect::<Vec<_>>();
-    let Ok(mut read) = environment::parse(&lines(text)) else { return };
+    let lines = |text: &str| {
+        text.lines()
+            .map(|line| printable(line.as_bytes()))
+            .collect::<Vec<_>>()
+    };
+    let Ok(mut read) = environment::parse(&lines(text)) else {
+        return;
+    };
     let written = environment::lines(&read);
-    assert_eq!(environment::lines(&environment::parse(&lines(&written)).expect("it is read again")), written);
+    assert_eq!(
+        environment::lines(&environment::parse(&lines(&written)).expect("it is read again")),
+        written
+    );
     let once = environment::nccl_conf(text, &read);
-    assert_eq!(environment::nccl_conf(&once, &read), once, "a second boot changes nothing");
+    assert_eq!(
+        environment::nccl_conf(&once, &read),
+        once,
+        "a second boot changes nothing"
+    );
     environment::switch_p2p_off(&mut read, "the reason");
-    let off: Vec<_> = read.iter().filter(|v| v.name.starts_with("NCCL_P2P_")).collect();
+    let off: Vec<_> = read
+        .iter()
+        .filter(|v| v.name.starts_with("NCCL_P2P_"))
+        .collect();
     assert!(matches!(off[..], [one] if one.name == "NCCL_P2P_DISABLE" && one.value == "1"));
 }
 
 fn finished_report(bytes: &[u8]) {
     if let Ok(finished) = FinishedReport::from_json(bytes.to_vec(), None) {
-        assert!(finished.name.len() <= 64 && !finished.name.contains(['/', '\n', '\0']), "{}", finished.name);
+        assert!(
+            finished.name.len() <= 64 && !finished.name.contains(['/', '\n', '\0']),
+            "{}",
+            finished.name
+        );
         assert_eq!(finished.bytes, bytes);
     }
 }
@@ -82,7 +115,12 @@ fn recording(text: &str) {
     if let Ok(read) = Recording::parse(text) {
         let written = read.to_string();
         // A folder with contents needs no line of its own.
-        assert_eq!(Recording::parse(&written).expect("it is read again").to_string(), written);
+        assert_eq!(
+            Recording::parse(&written)
+                .expect("it is read again")
+                .to_string(),
+            written
+        );
     }
 }
 
@@ -111,29 +149,62 @@ fn journal(text: &str) {
 fn report_folder(names: &str) {
     let root = scratch_folder();
     let usable = |name: &&str| {
-        !name.is_empty() && !name.contains(['/', '\0']) && name.len() < 200 && ![".", ".."].contains(name)
+        !name.is_empty()
+            && !name.contains(['/', '\0'])
+            && name.len() < 200
+            && ![".", ".."].contains(name)
     };
     let names: Vec<_> = names.lines().filter(usable).take(20).collect();
     for folder in ["reports", "spool"] {
         fs::create_dir_all(root.join(folder)).expect("there is room");
-        names.iter().for_each(|name| fs::write(root.join(folder).join(name), name).expect("there is room"));
+        names
+            .iter()
+            .for_each(|name| fs::write(root.join(folder).join(name), name).expect("there is room"));
     }
-    let report = br#"{"schema":"firstlight.report/1","verdict":"PASS","started":"2026-11-20T10:00:00Z"}"#;
+    let report =
+        br#"{"schema":"firstlight.report/1","verdict":"PASS","started":"2026-11-20T10:00:00Z"}"#;
     let finished = FinishedReport::from_json(report.to_vec(), None).expect("it is a report");
     let offline = Some("no network".to_owned());
     let (url, timeout) = ("http://192.0.2.1/".to_owned(), Duration::from_secs(1));
-    let at = UploadTarget { url, timeout, authorities: Authorities::default(), token: None, offline };
-    let storage = StorageOptions { keep: 2, spool: &root.join("none"), key: None };
+    let at = UploadTarget {
+        url,
+        timeout,
+        authorities: Authorities::default(),
+        token: None,
+        offline,
+    };
+    let storage = StorageOptions {
+        keep: 2,
+        spool: &root.join("none"),
+        key: None,
+    };
     let partition = root.display().to_string();
-    publish(&finished, Some(&partition), Some(&at), storage, |published| {
-        assert!(!published.line.contains('\n'), "{}", published.line)
-    });
+    publish(
+        &finished,
+        Some(&partition),
+        Some(&at),
+        storage,
+        |published| assert!(!published.line.contains('\n'), "{}", published.line),
+    );
     for folder in ["reports", "spool"] {
-        let files: Vec<_> = fs::read_dir(root.join(folder)).expect("it is there").flatten().collect();
-        let ours = files.iter().filter(|file| fs::read(file.path()).is_ok_and(|bytes| bytes == report)).count();
+        let files: Vec<_> = fs::read_dir(root.join(folder))
+            .expect("it is there")
+            .flatten()
+            .collect();
+        let ours = files
+            .iter()
+            .filter(|file| fs::read(file.path()).is_ok_and(|bytes| bytes == report))
+            .count();
         let foreign = |name: &&&str| !name.starts_with(|c: char| c.is_ascii_digit());
         let kept = |name: &str| files.iter().any(|file| file.file_name() == name);
-        assert!(ours <= 1 && names.iter().filter(foreign).all(|name| kept(name) || name.starts_with(".")), "{files:?}");
+        assert!(
+            ours <= 1
+                && names
+                    .iter()
+                    .filter(foreign)
+                    .all(|name| kept(name) || name.starts_with(".")),
+            "{files:?}"
+        );
     }
     let _gone = fs::remove_dir_all(root);
 }
@@ -142,10 +213,15 @@ fn report_folder(names: &str) {
 fn ras_answers(bytes: &[u8]) {
     let server = TcpListener::bind("127.0.0.1:0").expect("there is a loopback");
     let at = server.local_addr().expect("it is bound");
-    let answers: Vec<_> = bytes.splitn(3, |byte| *byte == b'\n').map(<[u8]>::to_vec).collect();
+    let answers: Vec<_> = bytes
+        .splitn(3, |byte| *byte == b'\n')
+        .map(<[u8]>::to_vec)
+        .collect();
     let serving = std::thread::spawn(move || {
         // One of several attempts is enough.
-        let Ok((stream, _)) = server.accept() else { return };
+        let Ok((stream, _)) = server.accept() else {
+            return;
+        };
         drop(server);
         let mut questions = BufReader::new(&stream);
         for answer in answers {
@@ -155,7 +231,10 @@ fn ras_answers(bytes: &[u8]) {
         }
     });
     let lines = diagnosis(at, Duration::from_secs(2));
-    assert!((1..=40).contains(&lines.len()) && lines.iter().all(|line| !line.contains('\n')), "{lines:?}");
+    assert!(
+        (1..=40).contains(&lines.len()) && lines.iter().all(|line| !line.contains('\n')),
+        "{lines:?}"
+    );
     serving.join().expect("it ends");
 }
 
@@ -180,12 +259,24 @@ fn ntp_answer(bytes: &[u8]) {
         name
     });
     let mut answer = [0; 48];
-    answer.iter_mut().zip(bytes).for_each(|(to, from)| *to = *from);
+    answer
+        .iter_mut()
+        .zip(bytes)
+        .for_each(|(to, from)| *to = *from);
     *NTP_ANSWER.lock().expect("it is whole") = answer;
     if let Ok((_, moved)) = sntp::query(std::slice::from_ref(server), Duration::from_secs(1)) {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970");
-        let then = if moved.forward { now.checked_add(moved.by) } else { now.checked_sub(moved.by) };
+        let now = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .expect("after 1970");
+        let then = if moved.forward {
+            now.checked_add(moved.by)
+        } else {
+            now.checked_sub(moved.by)
+        };
         let seconds = then.expect("a time").as_secs();
-        assert!((1_767_225_590..4_102_444_810).contains(&seconds), "{moved:?}");
+        assert!(
+            (1_767_225_590..4_102_444_810).contains(&seconds),
+            "{moved:?}"
+        );
     }
 }

@@ -10,12 +10,18 @@ pub fn toml_validator(input: &str) {
     use std::path::PathBuf;
 
     let (file, words) = input.split_once("\n%%\n").unwrap_or((input, ""));
-    let files = [(PathBuf::from("/etc/firstlight/config.toml"), file.to_owned())];
+    let files = [(
+        PathBuf::from("/etc/firstlight/config.toml"),
+        file.to_owned(),
+    )];
     let words: Vec<_> = words.lines().map(str::to_owned).collect();
     if let Err(error) = Config::merge(&files, &words) {
         let line = error.to_string();
         assert!(!line.contains('\n'), "{line:?}");
-        assert!(line.contains("config.toml") || line.contains("--set"), "{line:?}");
+        assert!(
+            line.contains("config.toml") || line.contains("--set"),
+            "{line:?}"
+        );
     }
 }
 
@@ -31,14 +37,20 @@ pub fn config_space(bytes: &[u8]) {
     for chain in [&space.capabilities, &space.extended] {
         let places: BTreeSet<_> = chain.iter().map(|c| c.offset).collect();
         assert_eq!(places.len(), chain.len(), "a capability was visited twice");
-        assert!(places.iter().all(|p| usize::from(*p) < bytes.len()), "outside of {} bytes", bytes.len());
+        assert!(
+            places.iter().all(|p| usize::from(*p) < bytes.len()),
+            "outside of {} bytes",
+            bytes.len()
+        );
     }
     if let Some(acs) = &space.acs {
         let at = usize::from(acs.offset) + if acs.quirk { 8 } else { 6 };
         assert_eq!(acs.ctrl, u16::from_le_bytes([bytes[at], bytes[at + 1]]));
     }
     for bar in 0..8 {
-        let Some((at, value)) = rebar_control(bytes, bar) else { continue };
+        let Some((at, value)) = rebar_control(bytes, bar) else {
+            continue;
+        };
         let at = usize::from(at);
         assert_eq!(bytes[at..at + 4], value.to_le_bytes());
         assert_eq!(value & 7, u32::from(bar), "another BAR's control register");
@@ -62,10 +74,17 @@ pub fn kmsg(bytes: &[u8]) {
     assert!(lines.len() <= text.lines().count());
     assert!(lines.iter().all(|line| text.contains(&line.text)));
     assert!(log::xids(&lines).len() <= lines.len() && log::bar1_peers(&lines).len() <= lines.len());
-    assert!(log::static_maps(&lines).len() <= lines.len() && log::patch_fails(&lines).len() <= lines.len());
+    assert!(
+        log::static_maps(&lines).len() <= lines.len()
+            && log::patch_fails(&lines).len() <= lines.len()
+    );
     assert!(no_room(&lines).len() <= lines.len());
     for when in [TestPhase::During, TestPhase::Before] {
-        assert!(faults(&lines, when, &Scene::default()).iter().all(|finding| !finding.evidence.is_empty()));
+        assert!(
+            faults(&lines, when, &Scene::default())
+                .iter()
+                .all(|finding| !finding.evidence.is_empty())
+        );
     }
 }
 
@@ -76,16 +95,25 @@ pub fn driver_evidence(bytes: &[u8]) {
     use outcome::finding::Finding;
 
     let fields = modinfo::fields(bytes).unwrap_or_default();
-    assert!(fields.iter().all(|(name, value)| name.len() + value.len() < bytes.len()));
+    assert!(
+        fields
+            .iter()
+            .all(|(name, value)| name.len() + value.len() < bytes.len())
+    );
     if let Ok(account) = account::parse(bytes) {
         let findings: Vec<Finding> = account::findings(&account);
         assert_eq!(findings.len(), account.findings.len());
     }
     let text = String::from_utf8_lossy(bytes);
     let gpu = gpus::parse(&text);
-    assert!(gpu.firmware.is_none_or(|v| version::is_version(&v) && text.contains(&v)));
     assert!(
-        params::parse(&text).values().all(|value| text.contains(value) && contract::driver::same_value(value, value))
+        gpu.firmware
+            .is_none_or(|v| version::is_version(&v) && text.contains(&v))
+    );
+    assert!(
+        params::parse(&text)
+            .values()
+            .all(|value| text.contains(value) && contract::driver::same_value(value, value))
     );
 }
 
@@ -99,7 +127,10 @@ pub fn image_list(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     if let Ok(mut list) = parse(&text) {
         assert_eq!(list.len(), text.lines().count());
-        assert!(list.keys().all(|path| path.starts_with('/') && !path.split('/').any(|part| part == "..")));
+        assert!(
+            list.keys()
+                .all(|path| path.starts_with('/') && !path.split('/').any(|part| part == ".."))
+        );
         let carries = driver::split_off(&mut list);
         assert_eq!(carries, list.contains_key(driver::FILE));
         // On an empty machine every file is missing, and nothing is hashed.
@@ -110,7 +141,14 @@ pub fn image_list(bytes: &[u8]) {
         let device = mounts.first().map(|mount| mount.device);
         let alone = mounts.len() == 1;
         let backing = Some((driver::FILE.to_owned(), 0, 0));
-        let (state, difference) = driver::judge(true, &DriverMounts { mounts, device, backing });
+        let (state, difference) = driver::judge(
+            true,
+            &DriverMounts {
+                mounts,
+                device,
+                backing,
+            },
+        );
         assert!(state != DriverImage::Mounted || alone);
         assert_eq!(difference.is_some(), state == DriverImage::Foreign);
     }
@@ -128,23 +166,52 @@ pub fn report(bytes: &[u8]) {
     let written = serde_json::to_vec(&report).expect("a report can be written");
     assert_eq!(from_json(&written).expect("and read again"), report);
 
-    let (whole, line) = (text::full_text(&report, None), last_line::last_line(&report));
-    assert!(whole.ends_with(&line) && line.lines().count() == 1, "{whole}");
-    assert_eq!(whole.lines().filter(|line| line.starts_with("FIRSTLIGHT ")).count(), 1, "{whole}");
-    assert!(!whole.contains(|c: char| c.is_control() && c != '\n'), "{whole:?}");
+    let (whole, line) = (
+        text::full_text(&report, None),
+        last_line::last_line(&report),
+    );
+    assert!(
+        whole.ends_with(&line) && line.lines().count() == 1,
+        "{whole}"
+    );
+    assert_eq!(
+        whole
+            .lines()
+            .filter(|line| line.starts_with("FIRSTLIGHT "))
+            .count(),
+        1,
+        "{whole}"
+    );
+    assert!(
+        !whole.contains(|c: char| c.is_control() && c != '\n'),
+        "{whole:?}"
+    );
     let _ = junit::suites(&report).expect("it is made in memory");
 
-    let lines = vec![format!("VERDICT  {}   x", report.verdict), line.trim_end().to_owned()];
+    let lines = vec![
+        format!("VERDICT  {}   x", report.verdict),
+        line.trim_end().to_owned(),
+    ];
     for status in 0..4 {
         let (end, reason) = (End::Exited(status), String::new());
         let (kept, held) = (Ok(written.clone()), lines.clone());
-        let validation = Validation { end, reason, report: kept, lines: held, seconds: 1.0 };
+        let validation = Validation {
+            end,
+            reason,
+            report: kept,
+            lines: held,
+            seconds: 1.0,
+        };
         let judgement = judge(&validation, &[]);
         if i32::from(report.verdict.exit_status()) != status {
             assert!(!judgement.has_report && !judgement.verdict.is_good());
         } else if judgement.has_report {
             assert_eq!(judgement.verdict, report.verdict);
-            assert_eq!(judgement.announcement("here"), lines, "the validator's own lines are those of its report");
+            assert_eq!(
+                judgement.announcement("here"),
+                lines,
+                "the validator's own lines are those of its report"
+            );
         }
     }
 }
@@ -162,11 +229,25 @@ pub fn nccl_log(bytes: &[u8]) {
     assert!(log.foreign_settings(&log.settings).is_empty());
     for pairs in [Pairs::Ring, Pairs::All] {
         let proven = |expect| matches!(log.proves(4, expect, pairs), Proof::Proven(_));
-        let (p2p, none) = (proven(ExpectedTransport::P2p), proven(ExpectedTransport::NoP2p));
+        let (p2p, none) = (
+            proven(ExpectedTransport::P2p),
+            proven(ExpectedTransport::NoP2p),
+        );
         assert!(!(p2p && none));
         assert!(!(p2p || none) || log.transports().len() >= 4);
-        assert!(!p2p || log.links.iter().all(|link| link.transport.is_p2p() == Some(true)));
-        assert!(!none || log.links.iter().all(|link| link.transport.is_p2p() == Some(false)));
+        assert!(
+            !p2p || log
+                .links
+                .iter()
+                .all(|link| link.transport.is_p2p() == Some(true))
+        );
+        assert!(
+            !none
+                || log
+                    .links
+                    .iter()
+                    .all(|link| link.transport.is_p2p() == Some(false))
+        );
     }
 }
 

@@ -79,7 +79,9 @@ impl MachinePlan {
     fn address(&self, gpu: usize) -> String {
         match self.layout {
             Layout::Ports => format!("0000:{:02x}:00.0", 4 * gpu + 1),
-            Layout::Switches(each) => format!("0000:{:02x}:00.0", root(gpu / each, each) + 3 + gpu % each),
+            Layout::Switches(each) => {
+                format!("0000:{:02x}:00.0", root(gpu / each, each) + 3 + gpu % each)
+            }
             Layout::Guest => format!("0000:00:{:02x}.0", FIRST_GUEST_DEVICE + gpu),
         }
     }
@@ -95,23 +97,35 @@ impl MachinePlan {
     pub fn machine(&self) -> Machine {
         let mut functions = match self.layout {
             Layout::Ports => (0..self.gpus).flat_map(|gpu| self.port(gpu)).collect(),
-            Layout::Switches(each) => (0..self.gpus.div_ceil(each)).flat_map(|n| self.switch(n, each)).collect(),
+            Layout::Switches(each) => (0..self.gpus.div_ceil(each))
+                .flat_map(|n| self.switch(n, each))
+                .collect(),
             Layout::Guest => self.guest(),
         };
         if self.iommu == Iommu::PassThrough {
-            (0..).zip(&mut functions).for_each(|(n, function)| function.group = Some(n));
+            (0..)
+                .zip(&mut functions)
+                .for_each(|(n, function)| function.group = Some(n));
         }
         let origin = match self.layout {
             _ if self.image => DriverOrigin::Image,
             Layout::Guest => DriverOrigin::Mounted,
             _ => DriverOrigin::Packages,
         };
-        let driver = Driver { origin, model: self.gpu.1.clone().leak(), ..Driver::stock(self.driver.clone().leak()) };
+        let driver = Driver {
+            origin,
+            model: self.gpu.1.clone().leak(),
+            ..Driver::stock(self.driver.clone().leak())
+        };
         let on = self.iommu == Iommu::PassThrough;
         Machine {
             cpus: [if self.sockets > 1 { "0-63" } else { "0-31" }; 3],
             iommu: if on { vec!["ivhd0"] } else { Vec::new() },
-            tables: if self.iommu == Iommu::None { Vec::new() } else { vec!["IVRS"] },
+            tables: if self.iommu == Iommu::None {
+                Vec::new()
+            } else {
+                vec!["IVRS"]
+            },
             cmdline: self.cmdline.clone().leak(),
             driver,
             ..Machine::new("built", "a machine built from a plan", functions)
@@ -120,7 +134,11 @@ impl MachinePlan {
 
     fn location(&self, bus: usize, gpu: usize) -> BusLocation {
         let socket = self.socket(gpu);
-        let numa = if self.sockets > 1 { i32::try_from(socket).unwrap_or(-1) } else { -1 };
+        let numa = if self.sockets > 1 {
+            i32::try_from(socket).unwrap_or(-1)
+        } else {
+            -1
+        };
         BusLocation::on(&format!("pci0000:{bus:02x}"), numa, CPUS[socket.min(1)])
     }
 
@@ -140,7 +158,10 @@ impl MachinePlan {
     fn switch(&self, nth: usize, each: usize) -> Vec<Function> {
         let bus = root(nth, each);
         let location = self.location(bus, nth * each);
-        let [port, up] = [format!("0000:{bus:02x}:01.1"), format!("0000:{:02x}:00.0", bus + 1)];
+        let [port, up] = [
+            format!("0000:{bus:02x}:01.1"),
+            format!("0000:{:02x}:00.0", bus + 1),
+        ];
         let last = bus + 2 + each;
         let mut functions = vec![
             host_bridge(&location, &format!("0000:{bus:02x}:00.0"), AMD.0, AMD.1),
@@ -151,7 +172,12 @@ impl MachinePlan {
         for gpu in (nth * each..self.gpus).take(each) {
             let slot = gpu % each;
             let down = format!("0000:{:02x}:{slot:02x}.0", bus + 2);
-            functions.push(self.bridge(&below, &down, Port::Downstream, (bus + 3 + slot, bus + 3 + slot)));
+            functions.push(self.bridge(
+                &below,
+                &down,
+                Port::Downstream,
+                (bus + 3 + slot, bus + 3 + slot),
+            ));
             functions.push(self.gpu(&below.under(&down), gpu));
         }
         functions
@@ -160,39 +186,79 @@ impl MachinePlan {
     fn guest(&self) -> Vec<Function> {
         let bus = BusLocation::on("pci0000:00", -1, CPUS[0]);
         let gpus = (0..self.gpus).map(|gpu| self.gpu(&bus, gpu));
-        [host_bridge(&bus, "0000:00:00.0", 0x8086, 0x0d57)].into_iter().chain(gpus).collect()
+        [host_bridge(&bus, "0000:00:00.0", 0x8086, 0x0d57)]
+            .into_iter()
+            .chain(gpus)
+            .collect()
     }
 
     fn link(&self) -> Link {
         let (speed, width) = self.link;
-        Link { speed, width, max_speed: self.max_link.0.max(speed), max_width: self.max_link.1.max(width) }
+        Link {
+            speed,
+            width,
+            max_speed: self.max_link.0.max(speed),
+            max_width: self.max_link.1.max(width),
+        }
     }
 
     /// A port whose maximum lanes and speed are those that the link uses.
-    fn bridge(&self, location: &BusLocation, bdf: &str, port: Port, buses: (usize, usize)) -> Function {
+    fn bridge(
+        &self,
+        location: &BusLocation,
+        bdf: &str,
+        port: Port,
+        buses: (usize, usize),
+    ) -> Function {
         let bus = |n: usize| u8::try_from(n).expect("a bus number");
         let (speed, width) = self.link;
         let ids = if port == Port::Root { GPP } else { PLX };
         let acs = (port != Port::Upstream).then_some(0);
         let buses = (bus(buses.0), bus(buses.1));
-        bridge(location, bdf, Bridge { port, ids, buses, link: Link::full(speed, width), acs })
+        bridge(
+            location,
+            bdf,
+            Bridge {
+                port,
+                ids,
+                buses,
+                link: Link::full(speed, width),
+                acs,
+            },
+        )
     }
 
     fn gpu(&self, location: &BusLocation, gpu: usize) -> Function {
         let bar1 = BAR1 + ((gpu as u64) << 40);
         let class = if self.display { 0x03_0000 } else { 0x03_0200 };
-        let [low, high] = [bar1 & 0xffff_ffff, bar1 >> 32].map(|half| u32::try_from(half).expect("32 bits"));
-        let config = ConfigSpace::new(0x10de, self.gpu.0, class, 0).bar(0, 0xb200_0000).bar(1, low | 0xc).bar(2, high);
+        let [low, high] =
+            [bar1 & 0xffff_ffff, bar1 >> 32].map(|half| u32::try_from(half).expect("32 bits"));
+        let config = ConfigSpace::new(0x10de, self.gpu.0, class, 0)
+            .bar(0, 0xb200_0000)
+            .bar(1, low | 0xc)
+            .bar(2, high);
         let config = config.express(Port::Endpoint, Some(self.link())).aer();
         let size = u8::try_from(self.bar1_mib.ilog2()).expect("a size");
-        let config = if self.rebar { config.rebar(&[(1, (1 << (size + 1)) - (1 << 6), size)]) } else { config };
-        let bars = vec![(0, 0xb200_0000, 16 << 20, MEMORY_32), (1, bar1, self.bar1_mib << 20, MEMORY_64)];
+        let config = if self.rebar {
+            config.rebar(&[(1, (1 << (size + 1)) - (1 << 6), size)])
+        } else {
+            config
+        };
+        let bars = vec![
+            (0, 0xb200_0000, 16 << 20, MEMORY_32),
+            (1, bar1, self.bar1_mib << 20, MEMORY_64),
+        ];
         Function {
             link: Some(self.link()),
             driver: Some("nvidia"),
             boot_vga: self.display.then_some(false),
             bars,
-            ..function(location, &self.address(gpu), (0x10de, self.gpu.0, class), config.done())
+            ..function(
+                location,
+                &self.address(gpu),
+                (0x10de, self.gpu.0, class),
+                config.done(),
+            )
         }
     }
 }

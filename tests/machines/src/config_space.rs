@@ -41,7 +41,12 @@ pub struct Link {
 impl Link {
     /// A link that was trained to its maximum.
     pub const fn full(speed: u8, width: u8) -> Self {
-        Self { speed, width, max_speed: speed, max_width: width }
+        Self {
+            speed,
+            width,
+            max_speed: speed,
+            max_width: width,
+        }
     }
 }
 
@@ -51,7 +56,12 @@ const EXPRESS: usize = 0x60;
 impl ConfigSpace {
     /// A header with bus mastering and memory on and no capability.
     pub fn new(vendor: u16, device: u16, class: u32, layout: u8) -> Self {
-        let mut new = Self { bytes: vec![0; 4096], pointer: 0x34, previous: None, free: 0x100 };
+        let mut new = Self {
+            bytes: vec![0; 4096],
+            pointer: 0x34,
+            previous: None,
+            free: 0x100,
+        };
         new.put16(0x00, vendor);
         new.put16(0x02, device);
         new.put16(0x04, 0x0006);
@@ -68,7 +78,10 @@ impl ConfigSpace {
         self.put16(EXPRESS + 2, 0x0002 | ((port as u16) << 4));
         if let Some(link) = link {
             let wide = |speed: u8, width: u8| u16::from(speed) | (u16::from(width) << 4);
-            self.put32(EXPRESS + 0x0c, u32::from(wide(link.max_speed, link.max_width)));
+            self.put32(
+                EXPRESS + 0x0c,
+                u32::from(wide(link.max_speed, link.max_width)),
+            );
             self.put16(EXPRESS + 0x12, wide(link.speed, link.width));
             self.put32(EXPRESS + 0x2c, ((1 << link.max_speed) - 1) << 1);
         }
@@ -105,7 +118,10 @@ impl ConfigSpace {
         for (n, (bar, sizes, current)) in bars.iter().enumerate() {
             self.put32(at + 4 + 8 * n, sizes << 4);
             let count = u32::try_from(bars.len()).expect("few BARs") << 5;
-            self.put32(at + 8 + 8 * n, u32::from(*bar) | count | (u32::from(*current) << 8));
+            self.put32(
+                at + 8 + 8 * n,
+                u32::from(*bar) | count | (u32::from(*current) << 8),
+            );
         }
         self
     }
@@ -162,7 +178,11 @@ impl ConfigSpace {
         let at = self.free;
         if let Some(previous) = self.previous {
             let next = u32::try_from(at).expect("in 4096 bytes") << 20;
-            let header = u32::from_le_bytes(self.bytes[previous..previous + 4].try_into().expect("4 bytes"));
+            let header = u32::from_le_bytes(
+                self.bytes[previous..previous + 4]
+                    .try_into()
+                    .expect("4 bytes"),
+            );
             self.put32(previous, header | next);
         }
         self.put32(at, u32::from(id) | (1 << 16));

@@ -46,7 +46,10 @@ impl DriverOrigin {
         match self {
             Self::Packages => ("usr/lib/x86_64-linux-gnu", "usr/lib/firmware"),
             Self::Mounted => ("usr/local/nvidia/lib64", "usr/local/nvidia/firmware"),
-            Self::Image => ("run/firstlight/driver/lib", "run/firstlight/driver/firmware"),
+            Self::Image => (
+                "run/firstlight/driver/lib",
+                "run/firstlight/driver/firmware",
+            ),
         }
     }
 }
@@ -55,12 +58,22 @@ impl Driver {
     /// A distribution's driver, all of one version.
     pub const fn stock(version: &'static str) -> Self {
         let (origin, model) = (DriverOrigin::Packages, "NVIDIA GeForce RTX 4090");
-        Self { version, libraries: version, origin, model, registry_dwords: None, log: Vec::new() }
+        Self {
+            version,
+            libraries: version,
+            origin,
+            model,
+            registry_dwords: None,
+            log: Vec::new(),
+        }
     }
 
     /// The appliance's driver.
     pub fn patched() -> Self {
-        Self { origin: DriverOrigin::Image, ..Self::stock("555.58.02") }
+        Self {
+            origin: DriverOrigin::Image,
+            ..Self::stock("555.58.02")
+        }
     }
 
     fn is_appliance(&self) -> bool {
@@ -70,7 +83,11 @@ impl Driver {
 
 /// Adds what the driver shows, if it has a GPU, and the kernel's log.
 pub(super) fn add(machine: &Machine, to: &mut Tree) {
-    let gpus: Vec<&Function> = machine.functions.iter().filter(|f| f.driver == Some("nvidia")).collect();
+    let gpus: Vec<&Function> = machine
+        .functions
+        .iter()
+        .filter(|f| f.driver == Some("nvidia"))
+        .collect();
     let mut log = vec!["Linux version 6.12.0".to_owned()];
     if !gpus.is_empty() {
         add_module(&machine.driver, to);
@@ -83,7 +100,10 @@ pub(super) fn add(machine: &Machine, to: &mut Tree) {
         let account = account(&machine.driver, &gpus);
         to.file("run/firstlight/driver.json", &format!("{account:#}\n"));
     }
-    let records: Vec<_> = (0..).zip(log).map(|(n, line)| format!("4,{n},{n}000000,-;{line}\n")).collect();
+    let records: Vec<_> = (0..)
+        .zip(log)
+        .map(|(n, line)| format!("4,{n},{n}000000,-;{line}\n"))
+        .collect();
     to.file("dev/kmsg", &records.concat());
 }
 
@@ -92,13 +112,26 @@ fn add_module(driver: &Driver, to: &mut Tree) {
     to.file("sys/module/nvidia/version", &format!("{version}\n"));
     to.file("sys/module/nvidia/srcversion", "2F5D0C9B1A3E4F607182934\n");
     to.file("sys/module/nvidia_uvm/initstate", "live\n");
-    let line = format!("NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  {version}  Release Build\n");
+    let line = format!(
+        "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  {version}  Release Build\n"
+    );
     to.file("proc/driver/nvidia/version", &line);
-    let own = if driver.is_appliance() { REGISTRY_DWORDS } else { "" };
+    let own = if driver.is_appliance() {
+        REGISTRY_DWORDS
+    } else {
+        ""
+    };
     let dwords = driver.registry_dwords.unwrap_or(own);
-    to.file("proc/driver/nvidia/params", &format!("EnableResizableBar: 0\nRegistryDwords: \"{dwords}\"\n"));
-    let devices = format!("Character devices:\n  1 mem\n195 nvidia\n195 nvidiactl\n{UVM_MAJOR} nvidia-uvm\n");
-    to.file("proc/devices", &format!("{devices}\nBlock devices:\n259 blkext\n"));
+    to.file(
+        "proc/driver/nvidia/params",
+        &format!("EnableResizableBar: 0\nRegistryDwords: \"{dwords}\"\n"),
+    );
+    let devices =
+        format!("Character devices:\n  1 mem\n195 nvidia\n195 nvidiactl\n{UVM_MAJOR} nvidia-uvm\n");
+    to.file(
+        "proc/devices",
+        &format!("{devices}\nBlock devices:\n259 blkext\n"),
+    );
 }
 
 fn add_gpus(driver: &Driver, gpus: &[&Function], to: &mut Tree) {
@@ -116,28 +149,44 @@ fn add_gpus(driver: &Driver, gpus: &[&Function], to: &mut Tree) {
     for node in nodes(gpus.len()) {
         let (path, major, minor) = node;
         // A file with this line represents a device node.
-        to.file(path.trim_start_matches('/'), &format!("c {major} {minor}\n"));
+        to.file(
+            path.trim_start_matches('/'),
+            &format!("c {major} {minor}\n"),
+        );
     }
 }
 
 fn nodes(gpus: usize) -> Vec<(String, u32, u32)> {
     let mut all = vec![("/dev/nvidiactl".to_owned(), 195, 255)];
-    all.extend((0..).take(gpus).map(|n| (format!("/dev/nvidia{n}"), 195, n)));
-    all.extend([("/dev/nvidia-uvm".to_owned(), UVM_MAJOR, 0), ("/dev/nvidia-uvm-tools".to_owned(), UVM_MAJOR, 1)]);
+    all.extend(
+        (0..)
+            .take(gpus)
+            .map(|n| (format!("/dev/nvidia{n}"), 195, n)),
+    );
+    all.extend([
+        ("/dev/nvidia-uvm".to_owned(), UVM_MAJOR, 0),
+        ("/dev/nvidia-uvm-tools".to_owned(), UVM_MAJOR, 1),
+    ]);
     all
 }
 
 fn add_files(driver: &Driver, to: &mut Tree) {
     let (libraries, firmware) = driver.origin.folders();
     if driver.origin == DriverOrigin::Mounted {
-        to.file("sys/module/firmware_class/parameters/path", &format!("/{firmware}\n"));
+        to.file(
+            "sys/module/firmware_class/parameters/path",
+            &format!("/{firmware}\n"),
+        );
     }
     for name in ["libcuda.so", "libnvidia-ml.so"] {
         let target = format!("{name}.{}", driver.libraries);
         to.file(&format!("{libraries}/{target}"), "");
         to.link(&format!("{libraries}/{name}.1"), &target);
     }
-    to.file(&format!("{firmware}/nvidia/{}/gsp_ga10x.bin", driver.version), "");
+    to.file(
+        &format!("{firmware}/nvidia/{}/gsp_ga10x.bin", driver.version),
+        "",
+    );
 }
 
 /// What the module logs when it is loaded and when each GPU is initialised.
@@ -153,7 +202,11 @@ fn own_lines(driver: &Driver, gpus: &[&Function]) -> Vec<String> {
 
 fn bar1_line(gpu: &Function) -> Option<String> {
     let (_, start, size, _) = gpu.bars.iter().find(|bar| bar.0 == 1)?;
-    let verdict = if *size > VIDEO_MEMORY { "possible" } else { "off: BAR1 is too small" };
+    let verdict = if *size > VIDEO_MEMORY {
+        "possible"
+    } else {
+        "off: BAR1 is too small"
+    };
     let bdf = &gpu.bdf;
     Some(format!(
         "NVRM: bar1PeerIsPossible: BAR1 peer-to-peer of {bdf} {verdict}: \
@@ -172,7 +225,8 @@ fn account(driver: &Driver, gpus: &[&Function]) -> Value {
     let addresses: Vec<_> = gpus.iter().map(|gpu| gpu.bdf.as_str()).collect();
     let held: Vec<_> = (0..gpus.len()).map(|n| format!("/dev/nvidia{n}")).collect();
     let nodes = nodes(gpus.len()).into_iter();
-    let nodes = nodes.map(|(path, major, minor)| json!({ "path": path, "major": major, "minor": minor }));
+    let nodes =
+        nodes.map(|(path, major, minor)| json!({ "path": path, "major": major, "minor": minor }));
     json!({ "schema": "firstlight.driver/1", "load": true,
         "image": { "version": version, "source": "debian", "patch": "1", "kernel": "6.12.0", "nccl": "2.29.7" },
         "gpus": addresses, "families": ["ada"], "nvswitches": [],

@@ -4,7 +4,9 @@
 use super::config_space::{Link, Port};
 use super::driver::Driver;
 use super::machine::{Function, Machine, Rdma};
-use super::parts::{BAR1_32G, BAR1_256M, Bridge, BusLocation, audio, bridge, gpu, host_bridge, nic};
+use super::parts::{
+    BAR1_32G, BAR1_256M, Bridge, BusLocation, audio, bridge, gpu, host_bridge, nic,
+};
 
 /// Root bus, bus below, NUMA node and processors of a GPU.
 type GpuSlot = (u8, u8, i32, &'static str);
@@ -31,44 +33,85 @@ const GEN4_X16: Link = Link::full(4, 16);
 /// The working configuration: BAR1 covers all memory, ACS is off, the appliance's driver runs.
 pub fn eight_gpus() -> Machine {
     let about = "8 x RTX 4090, 2 x EPYC 7542 (NPS4), 4 NICs: BAR1 32 GiB, ACS off, IOMMU off, patched driver";
-    Machine { driver: Driver::patched(), ..machine("epyc-8x4090", about, BAR1_32G, 0x0000) }
+    Machine {
+        driver: Driver::patched(),
+        ..machine("epyc-8x4090", about, BAR1_32G, 0x0000)
+    }
 }
 
 /// The configuration that firmware and kernel leave: BAR1 256 MiB, and ACS on although the IOMMU is off.
 pub fn eight_unconfigured() -> Machine {
     let about = "the same server before: BAR1 256 MiB, ACS 0x001d on every port, IOMMU off";
     let machine = machine("epyc-8x4090-before", about, BAR1_256M, 0x001d);
-    Machine { cmdline: "quiet amd_iommu=off iommu=off", ..machine }
+    Machine {
+        cmdline: "quiet amd_iommu=off iommu=off",
+        ..machine
+    }
 }
 
 /// The same kind of server with GPUs at these addresses, function 0 of device 0, each on a bus below its own root bus. NUMA
 /// nodes and processors are distributed evenly over eight nodes.
 pub fn epyc_with_gpus(addresses: &[String]) -> Machine {
     let gpu_slot = |(n, bdf): (usize, &String)| {
-        let below = bdf.get(5..7).and_then(|bus| u8::from_str_radix(bus, 16).ok()).expect("an address");
+        let below = bdf
+            .get(5..7)
+            .and_then(|bus| u8::from_str_radix(bus, 16).ok())
+            .expect("an address");
         let node = n * GPUS.len() / addresses.len();
-        (below - 1, below, i32::try_from(node).expect("few nodes"), GPUS[node].3)
+        (
+            below - 1,
+            below,
+            i32::try_from(node).expect("few nodes"),
+            GPUS[node].3,
+        )
     };
     let gpu_slots: Vec<_> = addresses.iter().enumerate().map(gpu_slot).collect();
     let bar1 = |n: u64| 0x400_0000_0000 + n * BAR1_STRIDE;
-    let functions =
-        (0..).zip(gpu_slots).flat_map(|(n, gpu_slot)| root_bus(bar1(n), gpu_slot, BAR1_32G, 0x0000)).collect();
-    let machine = machine("epyc-many", "the same server with another number of GPUs", BAR1_32G, 0x0000);
-    Machine { driver: Driver::patched(), functions, rdma: Vec::new(), ..machine }
+    let functions = (0..)
+        .zip(gpu_slots)
+        .flat_map(|(n, gpu_slot)| root_bus(bar1(n), gpu_slot, BAR1_32G, 0x0000))
+        .collect();
+    let machine = machine(
+        "epyc-many",
+        "the same server with another number of GPUs",
+        BAR1_32G,
+        0x0000,
+    );
+    Machine {
+        driver: Driver::patched(),
+        functions,
+        rdma: Vec::new(),
+        ..machine
+    }
 }
 
 fn machine(name: &'static str, about: &'static str, bar1: u8, acs: u16) -> Machine {
     let one = |(n, gpu_slot): (u64, _)| {
         let mut functions = root_bus(0x288_0000_0000 - n * BAR1_STRIDE, gpu_slot, bar1, acs);
-        functions.extend((gpu_slot.0 == NIC_BUS).then(|| nics(gpu_slot, acs)).into_iter().flatten());
+        functions.extend(
+            (gpu_slot.0 == NIC_BUS)
+                .then(|| nics(gpu_slot, acs))
+                .into_iter()
+                .flatten(),
+        );
         functions
     };
     let functions = (0..).zip(GPUS).flat_map(one).collect();
     Machine {
         rdma: vec![
-            Rdma::ethernet("mlx5_0", "0000:c4:00.0", "ens1f0np0", (3, "0000:0000:0000:0000:0000:ffff:0a00:0001")),
+            Rdma::ethernet(
+                "mlx5_0",
+                "0000:c4:00.0",
+                "ens1f0np0",
+                (3, "0000:0000:0000:0000:0000:ffff:0a00:0001"),
+            ),
             Rdma::unplugged("mlx5_1", "0000:c4:00.1", "ens1f1np1"),
-            Rdma::ethernet("mlx5_2", "0000:c5:00.0", "ens2f0np0", (5, "0000:0000:0000:0000:0000:ffff:0a00:0101")),
+            Rdma::ethernet(
+                "mlx5_2",
+                "0000:c5:00.0",
+                "ens2f0np0",
+                (5, "0000:0000:0000:0000:0000:ffff:0a00:0101"),
+            ),
             Rdma::unplugged("mlx5_3", "0000:c5:00.1", "ens2f1np1"),
         ],
         cpus: ["0-127"; 3],
@@ -87,7 +130,13 @@ fn root_bus(address: u64, (root, below, numa, cpus): GpuSlot, bar1: u8, acs: u16
     vec![
         host_bridge(&location, &format!("0000:{root:02x}:00.0"), vendor, device),
         bridge(&location, &root_port, port(below, acs)),
-        gpu(&slot, &format!("0000:{below:02x}:00.0"), address, bar1, GEN4_X16),
+        gpu(
+            &slot,
+            &format!("0000:{below:02x}:00.0"),
+            address,
+            bar1,
+            GEN4_X16,
+        ),
         audio(&slot, &format!("0000:{below:02x}:00.1"), GEN4_X16),
     ]
 }
@@ -109,5 +158,11 @@ fn nics((root, _, numa, cpus): GpuSlot, acs: u16) -> Vec<Function> {
 }
 
 fn port(below: u8, acs: u16) -> Bridge {
-    Bridge { port: Port::Root, ids: GPP_BRIDGE, buses: (below, below), link: GEN4_X16, acs: Some(acs) }
+    Bridge {
+        port: Port::Root,
+        ids: GPP_BRIDGE,
+        buses: (below, below),
+        link: GEN4_X16,
+        acs: Some(acs),
+    }
 }

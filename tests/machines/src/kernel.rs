@@ -32,7 +32,10 @@ impl Machine {
 fn sysfs_paths(functions: &[Function]) -> BTreeMap<String, String> {
     let mut sysfs_paths = BTreeMap::<String, String>::new();
     for function in functions {
-        let above = function.parent.as_ref().map_or(&function.root_bus, |p| &sysfs_paths[p]);
+        let above = function
+            .parent
+            .as_ref()
+            .map_or(&function.root_bus, |p| &sysfs_paths[p]);
         let path = format!("{above}/{}", function.bdf);
         sysfs_paths.insert(function.bdf.clone(), path);
     }
@@ -42,7 +45,10 @@ fn sysfs_paths(functions: &[Function]) -> BTreeMap<String, String> {
 fn add_function(f: &Function, path: &str, to: &mut Tree) {
     let folder = format!("sys/devices/{path}");
     let up = "../".repeat(folder.split('/').count() - 1);
-    to.link(&format!("sys/bus/pci/devices/{}", f.bdf), &format!("../../../devices/{path}"));
+    to.link(
+        &format!("sys/bus/pci/devices/{}", f.bdf),
+        &format!("../../../devices/{path}"),
+    );
     to.bytes(&format!("{folder}/config"), &f.config);
     let (vendor, device, class) = f.ids;
     let mut files = vec![
@@ -55,18 +61,27 @@ fn add_function(f: &Function, path: &str, to: &mut Tree) {
         ("local_cpulist", f.cpus.clone()),
         ("resource", resource(&f.bars)),
     ];
-    files.extend(f.boot_vga.map(|boot| ("boot_vga", u8::from(boot).to_string())));
+    files.extend(
+        f.boot_vga
+            .map(|boot| ("boot_vga", u8::from(boot).to_string())),
+    );
     files.extend(f.link.into_iter().flat_map(link_files));
     for (name, text) in files {
         to.file(&format!("{folder}/{name}"), &format!("{text}\n"));
     }
     if let Some(driver) = f.driver {
-        to.link(&format!("{folder}/driver"), &format!("{up}bus/pci/drivers/{driver}"));
+        to.link(
+            &format!("{folder}/driver"),
+            &format!("{up}bus/pci/drivers/{driver}"),
+        );
         let bound = format!("sys/bus/pci/drivers/{driver}/{}", f.bdf);
         to.link(&bound, &format!("../../../../devices/{path}"));
     }
     if let Some(group) = f.group {
-        to.link(&format!("{folder}/iommu_group"), &format!("{up}kernel/iommu_groups/{group}"));
+        to.link(
+            &format!("{folder}/iommu_group"),
+            &format!("{up}kernel/iommu_groups/{group}"),
+        );
         let member = format!("sys/kernel/iommu_groups/{group}/devices/{}", f.bdf);
         to.link(&member, &format!("../../../../devices/{path}"));
     }
@@ -93,7 +108,9 @@ fn link_files(link: Link) -> [(&'static str, String); 4] {
 fn resource(bars: &[(u8, u64, u64, u64)]) -> String {
     let line = |index: u8| {
         let bar = bars.iter().find(|b| b.0 == index);
-        let (start, end, flags) = bar.map_or((0, 0, 0), |(_, start, size, flags)| (*start, start + size - 1, *flags));
+        let (start, end, flags) = bar.map_or((0, 0, 0), |(_, start, size, flags)| {
+            (*start, start + size - 1, *flags)
+        });
         format!("{start:#018x} {end:#018x} {flags:#018x}")
     };
     (0..7).map(line).collect::<Vec<_>>().join("\n")
@@ -104,14 +121,20 @@ fn add_iommu(machine: &Machine, to: &mut Tree) {
     for name in &machine.iommu {
         let path = format!("virtual/iommu/{name}");
         to.folder(&format!("sys/devices/{path}"));
-        to.link(&format!("sys/class/iommu/{name}"), &format!("../../devices/{path}"));
+        to.link(
+            &format!("sys/class/iommu/{name}"),
+            &format!("../../devices/{path}"),
+        );
     }
     let mut groups: Vec<u32> = machine.functions.iter().filter_map(|f| f.group).collect();
     groups.sort_unstable();
     groups.dedup();
     to.folder("sys/kernel/iommu_groups");
     for group in groups {
-        to.file(&format!("sys/kernel/iommu_groups/{group}/type"), &format!("{}\n", machine.group_type));
+        to.file(
+            &format!("sys/kernel/iommu_groups/{group}/type"),
+            &format!("{}\n", machine.group_type),
+        );
     }
     for table in ["APIC", "MCFG"].iter().chain(&machine.tables) {
         to.file(&format!("sys/firmware/acpi/tables/{table}"), "");
@@ -120,7 +143,11 @@ fn add_iommu(machine: &Machine, to: &mut Tree) {
 
 /// The modules of the bound drivers; the port driver is built in.
 fn add_modules(machine: &Machine, to: &mut Tree) {
-    let drivers = machine.functions.iter().filter_map(|f| f.driver).filter(|d| *d != "pcieport");
+    let drivers = machine
+        .functions
+        .iter()
+        .filter_map(|f| f.driver)
+        .filter(|d| *d != "pcieport");
     let drivers: BTreeSet<&str> = drivers.collect();
     to.folder("sys/module");
     for driver in drivers {
@@ -130,28 +157,49 @@ fn add_modules(machine: &Machine, to: &mut Tree) {
 
 /// The firmware's framebuffer, on the display that the firmware uses.
 fn add_framebuffer(machine: &Machine, sysfs_paths: &BTreeMap<String, String>, to: &mut Tree) {
-    let displays = machine.functions.iter().filter(|f| f.boot_vga == Some(true));
+    let displays = machine
+        .functions
+        .iter()
+        .filter(|f| f.boot_vga == Some(true));
     for (n, display) in displays.enumerate() {
-        let path = format!("{}/simple-framebuffer.0/graphics/fb{n}", sysfs_paths[&display.bdf]);
+        let path = format!(
+            "{}/simple-framebuffer.0/graphics/fb{n}",
+            sysfs_paths[&display.bdf]
+        );
         to.folder(&format!("sys/devices/{path}"));
-        to.link(&format!("sys/class/graphics/fb{n}"), &format!("../../devices/{path}"));
+        to.link(
+            &format!("sys/class/graphics/fb{n}"),
+            &format!("../../devices/{path}"),
+        );
     }
 }
 
 fn add_host(machine: &Machine, to: &mut Tree) {
     for (name, list) in ["possible", "present", "online"].iter().zip(machine.cpus) {
-        to.file(&format!("sys/devices/system/cpu/{name}"), &format!("{list}\n"));
+        to.file(
+            &format!("sys/devices/system/cpu/{name}"),
+            &format!("{list}\n"),
+        );
     }
-    for (name, text) in ["sys_vendor", "product_name", "bios_version"].iter().zip(machine.dmi) {
+    for (name, text) in ["sys_vendor", "product_name", "bios_version"]
+        .iter()
+        .zip(machine.dmi)
+    {
         to.file(&format!("sys/class/dmi/id/{name}"), &format!("{text}\n"));
     }
-    to.file("sys/class/dmi/id/product_serial", &format!("SN-{}\n", machine.name));
+    to.file(
+        "sys/class/dmi/id/product_serial",
+        &format!("SN-{}\n", machine.name),
+    );
     to.file("etc/machine-id", &format!("{}\n", machine_id(machine.name)));
     to.file("proc/cmdline", &format!("{}\n", machine.cmdline));
     to.file("proc/sys/kernel/osrelease", "6.12.0\n");
     // O and E: NVIDIA's modules are out of tree and unsigned.
     to.file("proc/sys/kernel/tainted", "12288\n");
-    to.file("sys/kernel/security/lockdown", "[none] integrity confidentiality\n");
+    to.file(
+        "sys/kernel/security/lockdown",
+        "[none] integrity confidentiality\n",
+    );
 }
 
 /// 32 hexadecimal digits that differ between machines: the beginning of the name in hexadecimal, filled up with zeros.

@@ -63,7 +63,9 @@ pub const ALL: [fn() -> Machine; 20] = [
 /// The modelled machine of this name.
 #[must_use]
 pub fn named(name: &str) -> Option<Machine> {
-    ALL.iter().map(|machine| machine()).find(|machine| machine.name == name)
+    ALL.iter()
+        .map(|machine| machine())
+        .find(|machine| machine.name == name)
 }
 
 /// Every name, in alphabetical order.
@@ -80,9 +82,13 @@ pub fn names() -> Vec<&'static str> {
 /// If no machine has this name, or the folder cannot be written.
 #[must_use]
 pub fn laid_out(name: &str) -> TempDir {
-    let machine = named(name).unwrap_or_else(|| panic!("no modelled machine is called {name}: {:?}", names()));
+    let machine = named(name)
+        .unwrap_or_else(|| panic!("no modelled machine is called {name}: {:?}", names()));
     let folder = tempfile::tempdir().expect("a temporary folder");
-    machine.tree().write(folder.path()).unwrap_or_else(|e| panic!("{}: {e}", folder.path().display()));
+    machine
+        .tree()
+        .write(folder.path())
+        .unwrap_or_else(|e| panic!("{}: {e}", folder.path().display()));
     folder
 }
 
@@ -114,12 +120,14 @@ impl Tree {
 
     /// Adds a file with these bytes.
     pub fn bytes(&mut self, at: &str, bytes: &[u8]) {
-        self.0.insert(at.to_owned(), TreeEntry::File(bytes.to_owned()));
+        self.0
+            .insert(at.to_owned(), TreeEntry::File(bytes.to_owned()));
     }
 
     /// Adds a link.
     pub fn link(&mut self, at: &str, target: &str) {
-        self.0.insert(at.to_owned(), TreeEntry::Link(target.to_owned()));
+        self.0
+            .insert(at.to_owned(), TreeEntry::Link(target.to_owned()));
     }
 
     /// Writes the whole tree into the folder `to`, which is created if it is missing.
@@ -128,7 +136,9 @@ impl Tree {
     /// If an entry cannot be written.
     pub fn write(&self, to: &Path) -> io::Result<()> {
         fs::create_dir_all(to)?;
-        self.0.iter().try_for_each(|(at, entry)| entry.write(&to.join(at)))
+        self.0
+            .iter()
+            .try_for_each(|(at, entry)| entry.write(&to.join(at)))
     }
 }
 
@@ -154,12 +164,19 @@ mod tests {
     #[test]
     fn every_machine_has_a_name_of_its_own_and_can_be_laid_out() {
         let names = names();
-        assert_eq!(names.iter().collect::<BTreeSet<_>>().len(), ALL.len(), "{names:?}");
+        assert_eq!(
+            names.iter().collect::<BTreeSet<_>>().len(),
+            ALL.len(),
+            "{names:?}"
+        );
         for name in names {
             let folder = laid_out(name);
             let functions = fs::read_dir(folder.path().join("sys/bus/pci/devices")).unwrap();
             for function in functions.map(Result::unwrap) {
-                assert!(function.path().join("config").is_file(), "{name}: {function:?}");
+                assert!(
+                    function.path().join("config").is_file(),
+                    "{name}: {function:?}"
+                );
             }
             assert!(folder.path().join("sys/class/iommu").is_dir(), "{name}");
         }

@@ -90,7 +90,10 @@ impl Machine {
 
     /// The function at `bdf`, to change it.
     pub fn at(&mut self, bdf: &str) -> &mut Function {
-        self.functions.iter_mut().find(|f| f.bdf == bdf).expect("the machine has this function")
+        self.functions
+            .iter_mut()
+            .find(|f| f.bdf == bdf)
+            .expect("the machine has this function")
     }
 }
 
@@ -144,7 +147,14 @@ impl Rdma {
     pub fn unplugged(name: &'static str, bdf: &'static str, netdev: &'static str) -> Self {
         let port = ["1: DOWN", "3: Disabled", "Ethernet", "40 Gb/sec (4X QDR)"];
         let gids = vec![(0, "fe80:0000:0000:0000:0ac0:ebff:fe12:3457", "RoCE v2")];
-        Self { name, bdf, port, gids, netdev, link: ["down", "0", "-1"] }
+        Self {
+            name,
+            bdf,
+            port,
+            gids,
+            netdev,
+            link: ["down", "0", "-1"],
+        }
     }
 
     /// An InfiniBand port at 100 Gb/s.
@@ -152,7 +162,12 @@ impl Rdma {
         Self {
             name,
             bdf,
-            port: ["4: ACTIVE", "5: LinkUp", "InfiniBand", "100 Gb/sec (4X EDR)"],
+            port: [
+                "4: ACTIVE",
+                "5: LinkUp",
+                "InfiniBand",
+                "100 Gb/sec (4X EDR)",
+            ],
             gids: vec![(0, "fe80:0000:0000:0000:0ac0:eb03:0012:3458", "IB/RoCE v1")],
             netdev,
             link: ["up", "1", "100000"],
@@ -167,10 +182,19 @@ impl Rdma {
 /// Adds a device whose function's folder is `path`, relative to sys/devices.
 pub(super) fn add_rdma(rdma: &Rdma, path: &str, to: &mut Tree) {
     let under = format!("{path}/infiniband/{}", rdma.name);
-    to.link(&format!("sys/devices/{under}/device"), &format!("../../../{}", rdma.bdf));
-    to.link(&format!("sys/class/infiniband/{}", rdma.name), &format!("../../devices/{under}"));
+    to.link(
+        &format!("sys/devices/{under}/device"),
+        &format!("../../../{}", rdma.bdf),
+    );
+    to.link(
+        &format!("sys/class/infiniband/{}", rdma.name),
+        &format!("../../devices/{under}"),
+    );
     let port = format!("sys/devices/{under}/ports/1");
-    for (name, text) in ["state", "phys_state", "link_layer", "rate"].iter().zip(rdma.port) {
+    for (name, text) in ["state", "phys_state", "link_layer", "rate"]
+        .iter()
+        .zip(rdma.port)
+    {
         to.file(&format!("{port}/{name}"), &format!("{text}\n"));
     }
     to.folder(&format!("{port}/gid_attrs/ndevs"));
@@ -180,14 +204,23 @@ pub(super) fn add_rdma(rdma: &Rdma, path: &str, to: &mut Tree) {
         to.file(&format!("{port}/gids/{slot}"), &format!("{address}\n"));
         // The kernel has a file for an empty slot too, and returns EINVAL when it is read.
         if let Some((_, _, kind)) = gid {
-            to.file(&format!("{port}/gid_attrs/types/{slot}"), &format!("{kind}\n"));
+            to.file(
+                &format!("{port}/gid_attrs/types/{slot}"),
+                &format!("{kind}\n"),
+            );
             if rdma.is_ethernet() {
-                to.file(&format!("{port}/gid_attrs/ndevs/{slot}"), &format!("{}\n", rdma.netdev));
+                to.file(
+                    &format!("{port}/gid_attrs/ndevs/{slot}"),
+                    &format!("{}\n", rdma.netdev),
+                );
             }
         }
     }
     let net = format!("{path}/net/{}", rdma.netdev);
-    to.link(&format!("sys/class/net/{}", rdma.netdev), &format!("../../devices/{net}"));
+    to.link(
+        &format!("sys/class/net/{}", rdma.netdev),
+        &format!("../../devices/{net}"),
+    );
     for (name, text) in ["operstate", "carrier", "speed"].iter().zip(rdma.link) {
         to.file(&format!("sys/devices/{net}/{name}"), &format!("{text}\n"));
     }

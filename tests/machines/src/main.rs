@@ -33,11 +33,18 @@ fn list() -> Result<(), Box<dyn Error>> {
 }
 
 fn every(to: &Path) -> Result<(), Box<dyn Error>> {
-    ALL.map(|machine| machine()).iter().try_for_each(|m| write(&m.tree(), &to.join(m.name)))
+    ALL.map(|machine| machine())
+        .iter()
+        .try_for_each(|m| write(&m.tree(), &to.join(m.name)))
 }
 
 fn one(machine: &str, to: &Path) -> Result<(), Box<dyn Error>> {
-    let names = || format!("no modelled machine is called {machine}; allowed: {}", machines::names().join(", "));
+    let names = || {
+        format!(
+            "no modelled machine is called {machine}; allowed: {}",
+            machines::names().join(", ")
+        )
+    };
     write(&named(machine).ok_or_else(names)?.tree(), to)
 }
 
@@ -45,5 +52,6 @@ fn write(tree: &Tree, to: &Path) -> Result<(), Box<dyn Error>> {
     if to.exists() {
         return Err(format!("{}: exists already", to.display()).into());
     }
-    tree.write(to).map_err(|e| format!("{}: {e}", to.display()).into())
+    tree.write(to)
+        .map_err(|e| format!("{}: {e}", to.display()).into())
 }

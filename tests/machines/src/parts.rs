@@ -28,17 +28,30 @@ pub struct BusLocation {
 impl BusLocation {
     /// On the root bus `pci0000:c0`.
     pub fn on(root_bus: &str, numa: i32, cpus: &str) -> Self {
-        Self { root_bus: root_bus.to_owned(), parent: None, numa, cpus: cpus.to_owned() }
+        Self {
+            root_bus: root_bus.to_owned(),
+            parent: None,
+            numa,
+            cpus: cpus.to_owned(),
+        }
     }
 
     /// Behind the bridge `parent`.
     pub fn under(&self, parent: &str) -> Self {
-        Self { parent: Some(parent.to_owned()), ..self.clone() }
+        Self {
+            parent: Some(parent.to_owned()),
+            ..self.clone()
+        }
     }
 }
 
 /// Any function.
-pub fn function(location: &BusLocation, bdf: &str, ids: (u16, u16, u32), config: Vec<u8>) -> Function {
+pub fn function(
+    location: &BusLocation,
+    bdf: &str,
+    ids: (u16, u16, u32),
+    config: Vec<u8>,
+) -> Function {
     Function {
         bdf: bdf.to_owned(),
         parent: location.parent.clone(),
@@ -57,7 +70,12 @@ pub fn function(location: &BusLocation, bdf: &str, ids: (u16, u16, u32), config:
 
 /// A host bridge: conventional, 256 bytes.
 pub fn host_bridge(location: &BusLocation, bdf: &str, vendor: u16, device: u16) -> Function {
-    function(location, bdf, (vendor, device, 0x060000), ConfigSpace::new(vendor, device, 0x060000, 0).truncated(256))
+    function(
+        location,
+        bdf,
+        (vendor, device, 0x060000),
+        ConfigSpace::new(vendor, device, 0x060000, 0).truncated(256),
+    )
 }
 
 /// A port of the root complex or of a switch.
@@ -82,7 +100,12 @@ pub fn bridge_config(bdf: &str, bridge: &Bridge) -> ConfigSpace {
         .buses(bus(bdf), bridge.buses.0, bridge.buses.1)
         .express(bridge.port, Some(bridge.link));
     let leads_down = matches!(bridge.port, Port::Root | Port::Downstream);
-    let config = if leads_down { config.slot(bridge.buses.0) } else { config }.aer();
+    let config = if leads_down {
+        config.slot(bridge.buses.0)
+    } else {
+        config
+    }
+    .aer();
     match bridge.acs {
         Some(ctrl) => config.acs(ACS_OFFERED, ctrl),
         None => config,
@@ -100,7 +123,11 @@ pub fn bridge(location: &BusLocation, bdf: &str, bridge: Bridge) -> Function {
     let (vendor, device) = bridge.ids;
     let config = bridge_config(bdf, &bridge).done();
     let port = function(location, bdf, (vendor, device, 0x060400), config);
-    Function { driver: Some("pcieport"), link: Some(bridge.link), ..port }
+    Function {
+        driver: Some("pcieport"),
+        link: Some(bridge.link),
+        ..port
+    }
 }
 
 /// An RTX 4090's configuration space: BAR1 at `bar1`, of size code `size`.
@@ -120,21 +147,47 @@ pub fn gpu_config(bar1: u64, size: u8, link: Link) -> ConfigSpace {
 pub fn gpu(location: &BusLocation, bdf: &str, bar1: u64, size: u8, link: Link) -> Function {
     let config = gpu_config(bar1, size, link).done();
     let gpu = function(location, bdf, (0x10de, 0x2684, 0x030000), config);
-    let bars = vec![(0, 0xb200_0000, 16 << 20, MEMORY_32), (1, bar1, 1 << (20 + u32::from(size)), MEMORY_64)];
-    Function { driver: Some("nvidia"), boot_vga: Some(false), bars, link: Some(link), ..gpu }
+    let bars = vec![
+        (0, 0xb200_0000, 16 << 20, MEMORY_32),
+        (1, bar1, 1 << (20 + u32::from(size)), MEMORY_64),
+    ];
+    Function {
+        driver: Some("nvidia"),
+        boot_vga: Some(false),
+        bars,
+        link: Some(link),
+        ..gpu
+    }
 }
 
 /// A GPU's sound function.
 pub fn audio(location: &BusLocation, bdf: &str, link: Link) -> Function {
-    let config = ConfigSpace::new(0x10de, 0x22ba, 0x040300, 0x80).express(Port::Endpoint, Some(link)).aer();
+    let config = ConfigSpace::new(0x10de, 0x22ba, 0x040300, 0x80)
+        .express(Port::Endpoint, Some(link))
+        .aer();
     let audio = function(location, bdf, (0x10de, 0x22ba, 0x040300), config.done());
-    Function { link: Some(link), ..audio }
+    Function {
+        link: Some(link),
+        ..audio
+    }
 }
 
 /// One port of a network card.
-pub fn nic(location: &BusLocation, bdf: &str, ids: (u16, u16), driver: &'static str, link: Link) -> Function {
+pub fn nic(
+    location: &BusLocation,
+    bdf: &str,
+    ids: (u16, u16),
+    driver: &'static str,
+    link: Link,
+) -> Function {
     let (vendor, device) = ids;
-    let config = ConfigSpace::new(vendor, device, 0x020000, 0x80).express(Port::Endpoint, Some(link)).aer();
+    let config = ConfigSpace::new(vendor, device, 0x020000, 0x80)
+        .express(Port::Endpoint, Some(link))
+        .aer();
     let nic = function(location, bdf, (vendor, device, 0x020000), config.done());
-    Function { driver: Some(driver), link: Some(link), ..nic }
+    Function {
+        driver: Some(driver),
+        link: Some(link),
+        ..nic
+    }
 }

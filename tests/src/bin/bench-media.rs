@@ -28,7 +28,9 @@ const MEDIA: [(&str, Option<f64>); 6] = [
 ];
 
 fn main() -> ExitCode {
-    let runs = std::env::args().nth(1).map_or(Ok(3), |text| text.parse::<usize>());
+    let runs = std::env::args()
+        .nth(1)
+        .map_or(Ok(3), |text| text.parse::<usize>());
     let Some(runs) = runs.ok().filter(|n| *n > 0) else {
         eprintln!("usage: bench-media [RUNS]");
         return ExitCode::from(64);
@@ -49,14 +51,27 @@ fn measure(runs: usize) -> Result<Vec<Vec<f64>>, Box<dyn Error>> {
     let mut times = Vec::new();
     for run in 1..=runs {
         let stick = Stick::shipped(dir.path())?;
-        let mut row = vec![seconds(Medium::DirectUefi)?, seconds(Medium::Stick(stick.path().into()))?];
+        let mut row = vec![
+            seconds(Medium::DirectUefi)?,
+            seconds(Medium::Stick(stick.path().into()))?,
+        ];
         let menu = String::from_utf8(stick.get(SYSTEM, "loader/loader.conf")?)?;
-        stick.put(SYSTEM, "loader/loader.conf", menu.replace("timeout 1", "timeout 0"))?;
+        stick.put(
+            SYSTEM,
+            "loader/loader.conf",
+            menu.replace("timeout 1", "timeout 0"),
+        )?;
         row.push(seconds(Medium::Stick(stick.path().into()))?);
         row.push(seconds(Medium::UefiHttp(served.url("firstlight.efi")))?);
         row.push(seconds(Medium::IpxeBios(served.url("boot.ipxe")))?);
         row.push(seconds(Medium::Direct)?);
-        eprintln!("run {run}: {}", row.iter().map(|s| format!("{s:.1} s")).collect::<Vec<_>>().join(", "));
+        eprintln!(
+            "run {run}: {}",
+            row.iter()
+                .map(|s| format!("{s:.1} s"))
+                .collect::<Vec<_>>()
+                .join(", ")
+        );
         times.push(row);
     }
     Ok(times)
@@ -71,7 +86,10 @@ fn serve(dir: &Path) -> Result<FolderServer, Box<dyn Error>> {
             symlink(entry.path(), folder.join(entry.file_name()))?;
         }
     }
-    fs::write(folder.join("node").join(format!("{MAC}.ipxe")), "#!ipxe\nset wait 1\n")?;
+    fs::write(
+        folder.join("node").join(format!("{MAC}.ipxe")),
+        "#!ipxe\nset wait 1\n",
+    )?;
     Ok(FolderServer::folder(&folder)?)
 }
 
@@ -79,7 +97,10 @@ fn serve(dir: &Path) -> Result<FolderServer, Box<dyn Error>> {
 /// is expected; the time is the same.
 fn seconds(medium: Medium) -> Result<f64, Box<dyn Error>> {
     let boot = Boot::shipped().compressed().memory(2048).from(medium);
-    let booted = boot.stop_after("FIRSTLIGHT verdict=", Duration::ZERO).run().map_err(|e| e.one_line())?;
+    let booted = boot
+        .stop_after("FIRSTLIGHT verdict=", Duration::ZERO)
+        .run()
+        .map_err(|e| e.one_line())?;
     Ok(booted.took.as_secs_f64())
 }
 
@@ -88,7 +109,10 @@ fn report(times: &[Vec<f64>]) -> ExitCode {
         values.sort_by(f64::total_cmp);
         values[values.len() / 2]
     };
-    println!("{:<34} {:>8} {:>12} {:>7}", "firmware to verdict", "median", "of direct", "limit");
+    println!(
+        "{:<34} {:>8} {:>12} {:>7}",
+        "firmware to verdict", "median", "of direct", "limit"
+    );
     let mut within = true;
     for (n, (what, limit)) in MEDIA.iter().enumerate() {
         let seconds = median(times.iter().map(|row| row[n]).collect());
@@ -97,6 +121,13 @@ fn report(times: &[Vec<f64>]) -> ExitCode {
         println!("{what:<34} {seconds:>6.1} s {ratio:>11.2}x {limit_text:>7}");
         within &= limit.is_none_or(|limit| ratio <= limit);
     }
-    println!("{} runs, emulated processor unless FIRSTLIGHT_ACCEL says otherwise", times.len());
-    if within { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    println!(
+        "{} runs, emulated processor unless FIRSTLIGHT_ACCEL says otherwise",
+        times.len()
+    );
+    if within {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
 }

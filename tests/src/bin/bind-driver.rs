@@ -43,8 +43,12 @@ fn main() -> ExitCode {
 fn image(modules: &Path, description: &Path, version: &str) -> Result<Vec<u8>, Box<dyn Error>> {
     let image = DriverImage::skeleton()?;
     let shipped = fs::read_to_string(image.path("driver.toml"))?;
-    let shipped = shipped.lines().find_map(|line| line.strip_prefix("version = \"")?.strip_suffix('"'));
-    let shipped = shipped.ok_or("the image's driver.toml has no version")?.to_owned();
+    let shipped = shipped
+        .lines()
+        .find_map(|line| line.strip_prefix("version = \"")?.strip_suffix('"'));
+    let shipped = shipped
+        .ok_or("the image's driver.toml has no version")?
+        .to_owned();
     if shipped != version {
         for library in fs::read_dir(image.path("lib"))? {
             let name = library?.file_name().to_string_lossy().into_owned();
@@ -52,7 +56,10 @@ fn image(modules: &Path, description: &Path, version: &str) -> Result<Vec<u8>, B
                 image.rename(&format!("lib/{name}"), &format!("lib/{stem}{version}"))?;
             }
         }
-        image.rename(&format!("firmware/nvidia/{shipped}"), &format!("firmware/nvidia/{version}"))?;
+        image.rename(
+            &format!("firmware/nvidia/{shipped}"),
+            &format!("firmware/nvidia/{version}"),
+        )?;
     }
     for module in ["nvidia.ko", "nvidia-uvm.ko"] {
         fs::copy(modules.join(module), image.path("modules").join(module))?;
@@ -70,28 +77,60 @@ fn bind(modules: &Path, description: &Path, version: &str) -> Result<bool, Box<d
     topology.interrupts();
     topology.registers();
     let packed = image(modules, description, version)?;
-    eprintln!("bind-driver: booting the modules of {version} in QEMU, with {} GPUs", BOARDS.len());
-    let boot = Boot::shipped().driver().memory(2048).workload("true").on_any_verdict().append(REGISTERS_WORD);
-    let booted = boot.fakepci(&topology)?.overlay(|o| o.file(PATH, packed)).run()?;
+    eprintln!(
+        "bind-driver: booting the modules of {version} in QEMU, with {} GPUs",
+        BOARDS.len()
+    );
+    let boot = Boot::shipped()
+        .driver()
+        .memory(2048)
+        .workload("true")
+        .on_any_verdict()
+        .append(REGISTERS_WORD);
+    let booted = boot
+        .fakepci(&topology)?
+        .overlay(|o| o.file(PATH, packed))
+        .run()?;
     let account = booted.json("firstlight/driver.json");
     let all = |key: &str| account[key].as_array().cloned().unwrap_or_default();
     let mut good = true;
-    for module in all("modules").iter().filter(|m| m["name"].as_str().is_some_and(|n| n.starts_with("nvidia"))) {
+    for module in all("modules")
+        .iter()
+        .filter(|m| m["name"].as_str().is_some_and(|n| n.starts_with("nvidia")))
+    {
         println!("{}: {}", text(&module["name"]), text(&module["outcome"]));
         good &= module["outcome"] == "loaded";
     }
-    println!("families: {}", all("families").iter().map(text).collect::<Vec<_>>().join(" "));
+    println!(
+        "families: {}",
+        all("families")
+            .iter()
+            .map(text)
+            .collect::<Vec<_>>()
+            .join(" ")
+    );
     for parameter in all("parameters") {
-        println!("{}: wanted {}, found {}", text(&parameter["name"]), parameter["wanted"], parameter["found"]);
+        println!(
+            "{}: wanted {}, found {}",
+            text(&parameter["name"]),
+            parameter["wanted"],
+            parameter["found"]
+        );
         good &= parameter["wanted"] == parameter["found"];
     }
     let described = fs::read_to_string(description)?;
     for (dev, (name, id, _)) in (1..).zip(BOARDS) {
         let address = format!("0001:{dev:02x}:00.0");
         let findings = all("findings");
-        let found: Vec<_> = findings.iter().filter(|f| f["subject"] == *address).collect();
+        let found: Vec<_> = findings
+            .iter()
+            .filter(|f| f["subject"] == *address)
+            .collect();
         let refused = found.iter().any(|f| f["code"] == "DRIVER-FAILED");
-        let messages: Vec<_> = found.iter().map(|f| format!("{}: {}", text(&f["code"]), text(&f["message"]))).collect();
+        let messages: Vec<_> = found
+            .iter()
+            .map(|f| format!("{}: {}", text(&f["code"]), text(&f["message"])))
+            .collect();
         println!("{name} (10de:{id}) at {address}: {}", messages.join("; "));
         good &= !found.is_empty() && (!refused || !has_family(&described, id));
     }
@@ -103,7 +142,9 @@ fn bind(modules: &Path, description: &Path, version: &str) -> Result<bool, Box<d
 
 /// Whether one of the description's ranges contains a device id.
 fn has_family(description: &str, id: &str) -> bool {
-    let lists = description.lines().filter_map(|line| line.strip_prefix("devices = "));
+    let lists = description
+        .lines()
+        .filter_map(|line| line.strip_prefix("devices = "));
     lists.flat_map(|list| list.split('"')).any(|range| {
         let (first, last) = range.split_once('-').unwrap_or((range, range));
         first.len() == 4 && first <= id && id <= last

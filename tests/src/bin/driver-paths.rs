@@ -56,10 +56,17 @@ fn both(git: &Path, version: &str, archives: bool) -> Outcome<()> {
     let at = prebuilt.path("root").join(Layout::Ubuntu.source(version));
     fs::remove_dir_all(&at)?;
     let object = resource_manager(&tree)?;
-    run(Command::new("cp").arg("-r").arg(tree.join("kernel-open")).arg(&at))?;
+    run(Command::new("cp")
+        .arg("-r")
+        .arg(tree.join("kernel-open"))
+        .arg(&at))?;
     fs::copy(object, at.join("nvidia/nv-kernel.o_binary"))?;
     try_driver(&prebuilt)?;
-    if archives { each_archive(&whole, &prebuilt) } else { Ok(()) }
+    if archives {
+        each_archive(&whole, &prebuilt)
+    } else {
+        Ok(())
+    }
 }
 
 /// Makes the archive of each machine's driver.
@@ -72,10 +79,18 @@ fn each_archive(whole: &Host, prebuilt: &Host) -> Outcome<()> {
     run(Command::new("cp").arg("-r").arg(&open).arg(&at))?;
     let fedora = Host::new(Layout::Fedora, version);
     let at = fedora.path("root").join(Layout::Fedora.source(version));
-    let inside = format!("s,^{},kernel-open,", open.file_name().ok_or("no name")?.display());
+    let inside = format!(
+        "s,^{},kernel-open,",
+        open.file_name().ok_or("no name")?.display()
+    );
     let mut pack = Command::new("tar");
-    pack.arg("-C").arg(open.parent().ok_or("no folder")?).args(["--transform", &inside, "-cJf"]).arg(&at);
-    run(pack.arg(open.file_name().ok_or("no name")?).env("XZ_OPT", "-0"))?;
+    pack.arg("-C")
+        .arg(open.parent().ok_or("no folder")?)
+        .args(["--transform", &inside, "-cJf"])
+        .arg(&at);
+    run(pack
+        .arg(open.file_name().ok_or("no name")?)
+        .env("XZ_OPT", "-0"))?;
     let folder = prebuilt.path("packages");
     fs::create_dir(&folder)?;
     prebuilt.packages(&folder, "");
@@ -90,11 +105,18 @@ fn each_archive(whole: &Host, prebuilt: &Host) -> Outcome<()> {
 
 /// Makes the driver's archive that these words mean on a machine.
 fn archive(host: &Host, words: &[&str]) -> Outcome<()> {
-    eprintln!("driver-paths: {}: archive: {:?} {}", host.version, host.layout, words.join(" "));
+    eprintln!(
+        "driver-paths: {}: archive: {:?} {}",
+        host.version,
+        host.layout,
+        words.join(" ")
+    );
     let mut kernel = Command::new(workspace().join("kernel-config/build.sh"));
     let kernel = harness::error::output(&mut kernel)?;
     let mut build = Command::new(workspace().join("image/driver/build.sh"));
-    run(build.arg(kernel.trim()).env("FIRSTLIGHT_DRIVER", choose(host, words)?))
+    run(build
+        .arg(kernel.trim())
+        .env("FIRSTLIGHT_DRIVER", choose(host, words)?))
 }
 
 /// Puts the version's tree in the place of the made-up source.
@@ -107,7 +129,11 @@ fn unpack(git: &Path, version: &str, to: &Path) -> Outcome<()> {
         .args(["archive", "-o"])
         .arg(&archive)
         .arg(version))?;
-    run(Command::new("tar").arg("-C").arg(to).arg("-xf").arg(&archive))?;
+    run(Command::new("tar")
+        .arg("-C")
+        .arg(to)
+        .arg("-xf")
+        .arg(&archive))?;
     fs::remove_file(archive)?;
     Ok(())
 }
@@ -115,9 +141,12 @@ fn unpack(git: &Path, version: &str, to: &Path) -> Outcome<()> {
 /// Compiles the resource manager in a tree, as the installer's object is made.
 fn resource_manager(tree: &Path) -> Outcome<PathBuf> {
     let mut make = Command::new(workspace().join("image/in-tools.sh"));
-    make.args(["compiler", "--bind"]).arg(format!("{}:/build/tree", tree.display()));
+    make.args(["compiler", "--bind"])
+        .arg(format!("{}:/build/tree", tree.display()));
     let jobs = format!("-j{}", std::thread::available_parallelism()?);
-    run(make.args(["make", "--silent", "-C", "tree/src/nvidia", &jobs]).stdout(std::process::Stdio::null()))?;
+    run(make
+        .args(["make", "--silent", "-C", "tree/src/nvidia", &jobs])
+        .stdout(std::process::Stdio::null()))?;
     Ok(tree.join("src/nvidia/_out/Linux_x86_64/nv-kernel.o"))
 }
 
@@ -141,6 +170,12 @@ fn choose(host: &Host, words: &[&str]) -> Outcome<String> {
 }
 
 fn run(command: &mut Command) -> Outcome<()> {
-    let status = command.status().map_err(|why| format!("{command:?}: {why}"))?;
-    if status.success() { Ok(()) } else { Err(format!("{command:?}: {status}").into()) }
+    let status = command
+        .status()
+        .map_err(|why| format!("{command:?}: {why}"))?;
+    if status.success() {
+        Ok(())
+    } else {
+        Err(format!("{command:?}: {status}").into())
+    }
 }

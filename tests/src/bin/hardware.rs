@@ -8,7 +8,9 @@ use harness::hardware::compare::LimitResult;
 use harness::hardware::nccl::compare::Comparison as SweepComparison;
 use harness::hardware::nccl::{self, ReferenceTable};
 use harness::hardware::run::{self, Measurement, Options, OutputFolder, USAGE};
-use harness::hardware::{Comparison, OwnReport, Reference, References, compare, read_references, text};
+use harness::hardware::{
+    Comparison, OwnReport, Reference, References, compare, read_references, text,
+};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -45,7 +47,11 @@ fn measure(options: &Options) -> Result<bool, String> {
     // References first, so that an invalid folder is reported before minutes of measuring.
     let references = references(options)?;
     let into = OutputFolder::new(options).map_err(|e| e.one_line())?;
-    let mut totals = ComparisonTotals { gpus: None, compared: 0, good: true };
+    let mut totals = ComparisonTotals {
+        gpus: None,
+        compared: 0,
+        good: true,
+    };
     if options.wants(Measurement::Matrices) {
         let report = run::report(options, &into).map_err(|e| e.one_line())?;
         let ours = OwnReport::parse(&report).map_err(|why| format!("the report: {why}"))?;
@@ -56,7 +62,10 @@ fn measure(options: &Options) -> Result<bool, String> {
     }
     totals.sweeps(options, &into, &references.sweeps)?;
     if totals.compared == 0 && !options.against.is_empty() {
-        let here = totals.gpus.map_or_else(|| "as many GPUs as here".to_owned(), |n| format!("{n} GPUs"));
+        let here = totals.gpus.map_or_else(
+            || "as many GPUs as here".to_owned(),
+            |n| format!("{n} GPUs"),
+        );
         return Err(format!("no output of a peer is of {here}"));
     }
     Ok(totals.good)
@@ -67,12 +76,22 @@ fn references(options: &Options) -> Result<References, String> {
     let mut all = References::default();
     for folder in &options.against {
         let References { matrices, sweeps } = read_references(folder)?;
-        all.matrices.extend(matrices.into_iter().filter(|_| options.wants(Measurement::Matrices)));
-        all.sweeps.extend(sweeps.into_iter().filter(|_| options.wants(Measurement::Nccl)));
+        all.matrices.extend(
+            matrices
+                .into_iter()
+                .filter(|_| options.wants(Measurement::Matrices)),
+        );
+        all.sweeps.extend(
+            sweeps
+                .into_iter()
+                .filter(|_| options.wants(Measurement::Nccl)),
+        );
     }
     if options.report.is_some() && options.nccl.is_none() && !all.sweeps.is_empty() {
         let path = shown(&all.sweeps[0].path);
-        return Err(format!("{path}: --report runs nothing; say --nccl DIR or --only matrices"));
+        return Err(format!(
+            "{path}: --report runs nothing; say --nccl DIR or --only matrices"
+        ));
     }
     Ok(all)
 }
@@ -80,11 +99,19 @@ fn references(options: &Options) -> Result<References, String> {
 /// Returns true if the tests ended well and in time.
 fn ended_well(ours: &OwnReport) -> bool {
     let mut good = text::in_time(ours) != Some(false);
-    for test in ours.tests.iter().filter(|t| (t.is_gpus() || t.is_nccl()) && !t.is_fine()) {
+    for test in ours
+        .tests
+        .iter()
+        .filter(|t| (t.is_gpus() || t.is_nccl()) && !t.is_fine())
+    {
         println!("\n{} is {}: {}", test.id, test.outcome, test.summary);
         good = false;
     }
-    if !ours.tests.iter().any(|t| t.id == "p2p-integrity" && t.is_fine()) {
+    if !ours
+        .tests
+        .iter()
+        .any(|t| t.id == "p2p-integrity" && t.is_fine())
+    {
         println!("\nNot proven that data arrives: no figure here means anything.");
         good = false;
     }
@@ -96,7 +123,10 @@ impl ComparisonTotals {
     fn fits(&self, path: &Path, gpus: usize) -> bool {
         match self.gpus {
             Some(here) if here != gpus => {
-                println!("\n{}: {gpus} GPUs, here are {here}: not compared", shown(path));
+                println!(
+                    "\n{}: {gpus} GPUs, here are {here}: not compared",
+                    shown(path)
+                );
                 false
             }
             _ => true,
@@ -110,23 +140,32 @@ impl ComparisonTotals {
                 continue;
             }
             self.compared += 1;
-            let comparisons = compare(ours, reference).map_err(|why| format!("{}: {why}", shown(&reference.path)))?;
+            let comparisons = compare(ours, reference)
+                .map_err(|why| format!("{}: {why}", shown(&reference.path)))?;
             print!("\n{}", text::comparison_table(reference, &comparisons));
-            let count = |what: fn(&Comparison) -> usize| comparisons.iter().map(what).sum::<usize>();
+            let count =
+                |what: fn(&Comparison) -> usize| comparisons.iter().map(what).sum::<usize>();
             matrices += comparisons.len();
             cells += count(|c| c.all().count());
             missed += count(|c| c.count(LimitResult::Missed));
             over += count(|c| c.count(LimitResult::Better));
         }
         if matrices > 0 {
-            println!("\n{matrices} matrices, {cells} cells: {missed} MISS (!), {over} better than the limit (+)");
+            println!(
+                "\n{matrices} matrices, {cells} cells: {missed} MISS (!), {over} better than the limit (+)"
+            );
         }
         self.good &= missed == 0;
         Ok(())
     }
 
     /// Runs the sweeps one after the other, since each needs all GPUs. One that cannot be run does not prevent the others.
-    fn sweeps(&mut self, options: &Options, into: &OutputFolder, references: &[ReferenceTable]) -> Result<(), String> {
+    fn sweeps(
+        &mut self,
+        options: &Options,
+        into: &OutputFolder,
+        references: &[ReferenceTable],
+    ) -> Result<(), String> {
         for folder in references.chunk_by(|a, b| a.path.parent() == b.path.parent()) {
             let (mut done, mut unrun) = (Vec::new(), 0);
             for theirs in folder {
@@ -138,7 +177,11 @@ impl ComparisonTotals {
                     }
                 }
             }
-            if let Some(folder) = folder.first().and_then(|p| p.path.parent()).filter(|_| !done.is_empty()) {
+            if let Some(folder) = folder
+                .first()
+                .and_then(|p| p.path.parent())
+                .filter(|_| !done.is_empty())
+            {
                 println!("\nagainst nccl-tests in {}", shown(folder));
                 print!("{}", nccl::compare::tables(&done, unrun));
             }

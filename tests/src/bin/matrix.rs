@@ -32,10 +32,23 @@ struct Options {
 
 fn parse_options(mut words: impl Iterator<Item = String>) -> Result<Options, String> {
     let workers = thread::available_parallelism().map_or(2, usize::from);
-    let mut options = Options { selection: Selection::default(), workers, page: false, list: false, keep: None };
+    let mut options = Options {
+        selection: Selection::default(),
+        workers,
+        page: false,
+        list: false,
+        keep: None,
+    };
     while let Some(word) = words.next() {
-        let mut value = || words.next().ok_or_else(|| format!("{word} needs a value\n{USAGE}"));
-        let number = |text: String| text.parse::<usize>().map_err(|_| format!("{text:?} is no number\n{USAGE}"));
+        let mut value = || {
+            words
+                .next()
+                .ok_or_else(|| format!("{word} needs a value\n{USAGE}"))
+        };
+        let number = |text: String| {
+            text.parse::<usize>()
+                .map_err(|_| format!("{text:?} is no number\n{USAGE}"))
+        };
         match word.as_str() {
             "--all" => options.selection.all = true,
             "--part" => options.selection.part = true,
@@ -62,20 +75,32 @@ fn run_matrix(options: &Options) -> Result<bool, String> {
         return Err(format!("no case is named so\n{USAGE}"));
     }
     if options.list {
-        cases.iter().for_each(|case| println!("{}", case.full_name()));
+        cases
+            .iter()
+            .for_each(|case| println!("{}", case.full_name()));
         return Ok(true);
     }
     let results = run(&cases, options.workers, |done, result| {
-        let (name, verdict, assessment) = (result.case.full_name(), &result.verdict, result.assessment.description());
+        let (name, verdict, assessment) = (
+            result.case.full_name(),
+            &result.verdict,
+            result.assessment.description(),
+        );
         eprintln!(
             "{done:>4}/{} {:>5.1} s  {assessment}: {name}: {verdict} {}",
             cases.len(),
             result.seconds,
             result.blamed.join(" ")
         );
-        if let Some(folder) = options.keep.as_ref().filter(|_| !result.assessment.is_right()) {
+        if let Some(folder) = options
+            .keep
+            .as_ref()
+            .filter(|_| !result.assessment.is_right())
+        {
             let file = format!("{folder}/{}.txt", name.replace(['/', ' ', '>'], "_"));
-            if let Err(why) = fs::create_dir_all(folder).and_then(|()| fs::write(&file, &result.text)) {
+            if let Err(why) =
+                fs::create_dir_all(folder).and_then(|()| fs::write(&file, &result.text))
+            {
                 eprintln!("{file}: {why}");
             }
         }

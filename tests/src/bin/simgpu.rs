@@ -37,6 +37,11 @@ fn write_scenario(scenario: &Scenario, to: &Path) -> Result<(), Box<dyn Error>> 
         root(scenario, &to.join("root"))?;
     }
     let expect = scenario.expect();
-    println!("{}: {} {}", to.display(), expect.verdict, expect.fails.join(" "));
+    println!(
+        "{}: {} {}",
+        to.display(),
+        expect.verdict,
+        expect.fails.join(" ")
+    );
     Ok(())
 }

@@ -18,7 +18,9 @@ fn main() -> ExitCode {
     match &words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         [] => simulate("healthy", None, &[]),
         ["list"] => list(),
-        [scenario, level, rest @ ..] if LEVELS.contains(level) => simulate(scenario, Some(level), rest),
+        [scenario, level, rest @ ..] if LEVELS.contains(level) => {
+            simulate(scenario, Some(level), rest)
+        }
         [scenario, rest @ ..] => simulate(scenario, None, rest),
     }
     .unwrap_or_else(|(status, why)| {
@@ -34,7 +36,8 @@ type SimulateResult = Result<ExitCode, (u8, Box<dyn Error>)>;
 
 fn list() -> SimulateResult {
     let line = |name: &String| Ok(format!("{name:20} {}\n", Scenario::description(name)?));
-    let all: harness::Result<String> = Scenario::names().and_then(|names| names.iter().map(line).collect());
+    let all: harness::Result<String> =
+        Scenario::names().and_then(|names| names.iter().map(line).collect());
     // The reader may have closed the pipe early.
     let _ = io::stdout().write_all(all.map_err(|e| (ERROR, e.into()))?.as_bytes());
     Ok(ExitCode::SUCCESS)
@@ -52,13 +55,19 @@ fn words<'a>(level: Option<&'a str>, rest: &[&'a str]) -> Vec<&'a str> {
         _ => ("validate", rest),
     };
     let level = level.into_iter().flat_map(|level| ["--level", level]);
-    [command].into_iter().chain(level).chain(rest.iter().copied()).collect()
+    [command]
+        .into_iter()
+        .chain(level)
+        .chain(rest.iter().copied())
+        .collect()
 }
 
 /// Exits with the program's status.
 fn run(name: &str, level: Option<&str>, rest: &[&str]) -> Result<ExitCode, Box<dyn Error>> {
     let scenario = Scenario::named(name)?;
-    let own_folder = env::current_exe()?.parent().map_or_else(PathBuf::new, PathBuf::from);
+    let own_folder = env::current_exe()?
+        .parent()
+        .map_or_else(PathBuf::new, PathBuf::from);
     let about = format!(
         "Simulated: scenario {name}: {}\nSimulated: {} GPUs, in a modelled machine. Nothing of this host is tested.\n",
         Scenario::description(name)?,
@@ -72,10 +81,20 @@ fn run(name: &str, level: Option<&str>, rest: &[&str]) -> Result<ExitCode, Box<d
     }
     let dir = tempfile::tempdir()?;
     let libraries = Libraries::in_folder(&own_folder);
-    let mut command = validator_command(&own_folder.join("firstlight"), &libraries, &scenario, dir.path())?;
-    let terminal = ["TERM", "NO_COLOR"].into_iter().filter_map(|name| Some((name, env::var_os(name)?)));
+    let mut command = validator_command(
+        &own_folder.join("firstlight"),
+        &libraries,
+        &scenario,
+        dir.path(),
+    )?;
+    let terminal = ["TERM", "NO_COLOR"]
+        .into_iter()
+        .filter_map(|name| Some((name, env::var_os(name)?)));
     let status = command.envs(terminal).args(words(level, rest)).status()?;
-    let code = status.code().and_then(|code| u8::try_from(code).ok()).ok_or("firstlight ended by a signal")?;
+    let code = status
+        .code()
+        .and_then(|code| u8::try_from(code).ok())
+        .ok_or("firstlight ended by a signal")?;
     Ok(ExitCode::from(code))
 }
 
@@ -86,8 +105,14 @@ mod tests {
     #[test]
     fn words_go_to_validate_or_to_the_command_that_they_begin_with() {
         assert_eq!(words(None, &[]), ["validate"]);
-        assert_eq!(words(Some("quick"), &["--json", "r.json"]), ["validate", "--level", "quick", "--json", "r.json"]);
+        assert_eq!(
+            words(Some("quick"), &["--json", "r.json"]),
+            ["validate", "--level", "quick", "--json", "r.json"]
+        );
         assert_eq!(words(None, &["nccl", "all_reduce"]), ["nccl", "all_reduce"]);
-        assert_eq!(words(Some("quick"), &["p2p", "--json"]), ["p2p", "--level", "quick", "--json"]);
+        assert_eq!(
+            words(Some("quick"), &["p2p", "--json"]),
+            ["p2p", "--level", "quick", "--json"]
+        );
     }
 }

@@ -53,8 +53,19 @@ pub struct Verdict {
 impl Verdict {
     fn parse(line: &str) -> Option<Self> {
         let mut words = line.strip_prefix("FIRSTLIGHT ")?.split_whitespace();
-        let mut value = |key: &str| words.next()?.strip_prefix(key)?.strip_prefix('=').map(str::to_owned);
-        let list = |text: String| text.split(',').filter(|id| *id != "none").map(str::to_owned).collect();
+        let mut value = |key: &str| {
+            words
+                .next()?
+                .strip_prefix(key)?
+                .strip_prefix('=')
+                .map(str::to_owned)
+        };
+        let list = |text: String| {
+            text.split(',')
+                .filter(|id| *id != "none")
+                .map(str::to_owned)
+                .collect()
+        };
         Some(Self {
             verdict: value("verdict")?,
             failed: list(value("failed")?),
@@ -84,7 +95,12 @@ pub struct Booted {
 
 impl Booted {
     pub(crate) fn new(console: String, end: End, files: Vec<Entry>, took: Duration) -> Self {
-        Self { console, end, took, files }
+        Self {
+            console,
+            end,
+            took,
+            files,
+        }
     }
 
     /// The console's lines; kernel messages are included, without their time stamp.
@@ -99,7 +115,10 @@ impl Booted {
     #[must_use]
     #[track_caller]
     pub fn verdict(&self) -> Verdict {
-        let mut all: Vec<_> = self.verdicts().filter(|verdict| verdict.scope != NODES).collect();
+        let mut all: Vec<_> = self
+            .verdicts()
+            .filter(|verdict| verdict.scope != NODES)
+            .collect();
         match all.len() {
             1 => all.remove(0),
             several => panic!("{several} verdict lines instead of one\n{self}"),
@@ -108,13 +127,18 @@ impl Booted {
 
     fn verdicts(&self) -> impl Iterator<Item = Verdict> {
         let lines = self.lines().filter(|line| line.starts_with("FIRSTLIGHT "));
-        lines.map(move |line| Verdict::parse(line).unwrap_or_else(|| panic!("cannot read {line:?}\n{self}")))
+        lines.map(move |line| {
+            Verdict::parse(line).unwrap_or_else(|| panic!("cannot read {line:?}\n{self}"))
+        })
     }
 
     /// A file that came back: `firstlight/..` from /run/firstlight, `kept/..` from /run/kept.
     #[must_use]
     pub fn find(&self, path: &str) -> Option<&[u8]> {
-        self.files.iter().find(|f| f.path == path).map(|f| f.data.as_slice())
+        self.files
+            .iter()
+            .find(|f| f.path == path)
+            .map(|f| f.data.as_slice())
     }
 
     /// A file that came back, as text without the white space around it.
@@ -159,7 +183,9 @@ impl Booted {
     #[must_use]
     #[track_caller]
     pub fn acs_control(&self, bdf: &str) -> u16 {
-        let Some(space) = self.find(&format!("kept/config.{bdf}")) else { panic!("no {bdf}\n{self}") };
+        let Some(space) = self.find(&format!("kept/config.{bdf}")) else {
+            panic!("no {bdf}\n{self}")
+        };
         config_space::acs_control(space).unwrap_or_else(|| panic!("{bdf} shows no ACS\n{self}"))
     }
 
@@ -167,7 +193,10 @@ impl Booted {
     #[must_use]
     pub fn acs_ports(&self) -> Vec<(&str, u16)> {
         let port = |f: &'_ Entry| config_space::acs_control(&f.data);
-        let named = self.files.iter().filter_map(|f| Some((f.path.strip_prefix("kept/config.")?, port(f)?)));
+        let named = self
+            .files
+            .iter()
+            .filter_map(|f| Some((f.path.strip_prefix("kept/config.")?, port(f)?)));
         named.collect()
     }
 
@@ -177,7 +206,10 @@ impl Booted {
     /// If it does not.
     #[track_caller]
     pub fn says(&self, text: &str) {
-        assert!(self.console.contains(text), "the console does not say {text:?}\n{self}");
+        assert!(
+            self.console.contains(text),
+            "the console does not say {text:?}\n{self}"
+        );
     }
 
     /// Fails the test if the console contains `text`.
@@ -186,7 +218,10 @@ impl Booted {
     /// If it does.
     #[track_caller]
     pub fn never_says(&self, text: &str) {
-        assert!(!self.console.contains(text), "the console says {text:?}\n{self}");
+        assert!(
+            !self.console.contains(text),
+            "the console says {text:?}\n{self}"
+        );
     }
 
     /// Fails the test unless the machine ended as `end`.
@@ -201,7 +236,12 @@ impl Booted {
 
 impl fmt::Display for Booted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "--- console, {:.1} s, {:?}", self.took.as_secs_f64(), self.end)?;
+        writeln!(
+            f,
+            "--- console, {:.1} s, {:?}",
+            self.took.as_secs_f64(),
+            self.end
+        )?;
         writeln!(f, "{}", self.console)
     }
 }
@@ -210,7 +250,11 @@ impl fmt::Display for Booted {
 fn unstamped(line: &str) -> &str {
     let stamped = || {
         let (stamp, rest) = line.strip_prefix('[')?.split_once("] ")?;
-        stamp.trim_start().bytes().all(|b| b.is_ascii_digit() || b == b'.').then_some(rest)
+        stamp
+            .trim_start()
+            .bytes()
+            .all(|b| b.is_ascii_digit() || b == b'.')
+            .then_some(rest)
     };
     stamped().unwrap_or(line)
 }
@@ -220,7 +264,12 @@ mod tests {
     use super::*;
 
     fn booted(console: &str) -> Booted {
-        Booted::new(console.to_owned(), End::PowerOff, Vec::new(), Duration::ZERO)
+        Booted::new(
+            console.to_owned(),
+            End::PowerOff,
+            Vec::new(),
+            Duration::ZERO,
+        )
     }
 
     #[test]

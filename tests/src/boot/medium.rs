@@ -42,7 +42,10 @@ pub(crate) const FIRMWARE: &str = "/usr/share/OVMF/OVMF_CODE_4M.fd";
 pub const FIRMWARE_VARIABLES: &str = "/usr/share/OVMF/OVMF_VARS_4M.fd";
 
 /// UEFI firmware for arm64 and its variables: Debian's `qemu-efi-aarch64` package.
-const ARM64_FIRMWARE: [&str; 2] = ["/usr/share/AAVMF/AAVMF_CODE.fd", "/usr/share/AAVMF/AAVMF_VARS.fd"];
+const ARM64_FIRMWARE: [&str; 2] = [
+    "/usr/share/AAVMF/AAVMF_CODE.fd",
+    "/usr/share/AAVMF/AAVMF_VARS.fd",
+];
 
 /// UEFI firmware that supports Secure Boot.
 const SECURE_FIRMWARE: &str = "/usr/share/OVMF/OVMF_CODE_4M.secboot.fd";
@@ -82,8 +85,16 @@ impl Medium {
                 let boot = dir.join("esp/EFI/BOOT");
                 fs::create_dir_all(&boot).map_err(Error::file("create", &boot))?;
                 fs::copy(uki, boot.join(program)).map_err(Error::file("copy", uki))?;
-                let drive = format!("if=none,id=esp,format=raw,readonly=on,file=fat:{}", dir.join("esp").display());
-                add(&["-drive", &drive, "-device", "virtio-blk-pci,drive=esp,bootindex=1"]);
+                let drive = format!(
+                    "if=none,id=esp,format=raw,readonly=on,file=fat:{}",
+                    dir.join("esp").display()
+                );
+                add(&[
+                    "-drive",
+                    &drive,
+                    "-device",
+                    "virtio-blk-pci,drive=esp,bootindex=1",
+                ]);
             }
             Self::Stick(image) => {
                 let drive = format!("if=none,id=stick,format=raw,file={}", image.display());
@@ -92,10 +103,18 @@ impl Medium {
             }
             Self::BuiltIn(image) => {
                 let drive = format!("if=none,id=built-in,format=raw,file={}", image.display());
-                add(&["-drive", &drive, "-device", "virtio-blk-pci,drive=built-in,bootindex=1"]);
+                add(&[
+                    "-drive",
+                    &drive,
+                    "-device",
+                    "virtio-blk-pci,drive=built-in,bootindex=1",
+                ]);
             }
             Self::Cd(image) => {
-                let drive = format!("if=none,id=cd,media=cdrom,readonly=on,file={}", image.display());
+                let drive = format!(
+                    "if=none,id=cd,media=cdrom,readonly=on,file={}",
+                    image.display()
+                );
                 add(&["-drive", &drive, "-device", "ide-cd,drive=cd,bootindex=1"]);
             }
             Self::IpxeBios(url) => {
@@ -109,17 +128,31 @@ impl Medium {
             }
             Self::Tap(uefi, name) => {
                 let net = format!("tap,id=net,ifname={name},script=no,downscript=no");
-                add(&["-netdev", &net, "-device", if *uefi { UEFI_CARD } else { BIOS_CARD }]);
+                add(&[
+                    "-netdev",
+                    &net,
+                    "-device",
+                    if *uefi { UEFI_CARD } else { BIOS_CARD },
+                ]);
             }
         }
         if self.is_uefi() {
             let variables = dir.join("variables");
             let from = secure.unwrap_or(Path::new(unset));
             fs::copy(from, &variables).map_err(Error::file("copy", from))?;
-            let firmware = if secure.is_some() { SECURE_FIRMWARE } else { plain };
+            let firmware = if secure.is_some() {
+                SECURE_FIRMWARE
+            } else {
+                plain
+            };
             if secure.is_some() {
                 // Its variables can be written in system management mode only.
-                add(&["-machine", "smm=on", "-global", "driver=cfi.pflash01,property=secure,value=on"]);
+                add(&[
+                    "-machine",
+                    "smm=on",
+                    "-global",
+                    "driver=cfi.pflash01,property=secure,value=on",
+                ]);
                 add(&["-global", "ICH9-LPC.disable_s3=1"]);
             }
             let flash = |unit: u8, rest: String| format!("if=pflash,format=raw,unit={unit},{rest}");
@@ -127,7 +160,10 @@ impl Medium {
             add(&["-drive", &flash(1, format!("file={}", variables.display()))]);
             if !words.is_empty() && !matches!(self, Self::DirectUefi) {
                 let words = words.replace(',', ",,");
-                add(&["-smbios", &format!("type=11,value=io.systemd.stub.kernel-cmdline-extra={words}")]);
+                add(&[
+                    "-smbios",
+                    &format!("type=11,value=io.systemd.stub.kernel-cmdline-extra={words}"),
+                ]);
             }
         }
         // Newer firmware needs a source of randomness for network boot.
@@ -157,9 +193,20 @@ impl FolderServer {
     /// # Errors
     /// If Python does not start or does not print its port.
     pub fn folder(folder: &Path) -> Result<Self> {
-        let failed = |why: String| Error::Program { program: "python3 -m http.server".into(), why };
+        let failed = |why: String| Error::Program {
+            program: "python3 -m http.server".into(),
+            why,
+        };
         let mut server = Command::new("python3")
-            .args(["-u", "-m", "http.server", "0", "--bind", "127.0.0.1", "--directory"])
+            .args([
+                "-u",
+                "-m",
+                "http.server",
+                "0",
+                "--bind",
+                "127.0.0.1",
+                "--directory",
+            ])
             .arg(folder)
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
@@ -167,8 +214,14 @@ impl FolderServer {
             .map_err(|e| failed(e.to_string()))?;
         // "Serving HTTP on 127.0.0.1 port 43211 (http://127.0.0.1:43211/) ..."
         let mut line = String::new();
-        let read = server.stdout.take().map(|out| BufReader::new(out).read_line(&mut line));
-        let port = line.split(" port ").nth(1).and_then(|rest| rest.split_whitespace().next()?.parse().ok());
+        let read = server
+            .stdout
+            .take()
+            .map(|out| BufReader::new(out).read_line(&mut line));
+        let port = line
+            .split(" port ")
+            .nth(1)
+            .and_then(|rest| rest.split_whitespace().next()?.parse().ok());
         match (read, port) {
             (Some(Ok(_)), Some(port)) => Ok(Self { server, port }),
             _ => {

@@ -57,8 +57,14 @@ pub struct Boot {
 /// init's source cannot be read.
 #[must_use]
 pub fn stages_of_boot() -> Vec<String> {
-    let source = fs::read_to_string(workspace().join("init/src/main.rs")).expect("init's main.rs can be read");
-    source.split(".stage(\"").skip(1).filter_map(|rest| rest.split('"').next()).map(str::to_owned).collect()
+    let source = fs::read_to_string(workspace().join("init/src/main.rs"))
+        .expect("init's main.rs can be read");
+    source
+        .split(".stage(\"")
+        .skip(1)
+        .filter_map(|rest| rest.split('"').next())
+        .map(str::to_owned)
+        .collect()
 }
 
 /// The initrd that the kernel unpacks.
@@ -107,7 +113,9 @@ impl Boot {
             image: Image::arm64(),
             processor: Processor::Arm64,
             words: vec!["panic=-1".to_owned()],
-            args: ["-machine", "virt,gic-version=3,iommu=smmuv3"].map(OsString::from).to_vec(),
+            args: ["-machine", "virt,gic-version=3,iommu=smmuv3"]
+                .map(OsString::from)
+                .to_vec(),
             packed_kernel: true,
             initrd: Initrd::Plain,
             medium: Medium::DirectUefi,
@@ -123,7 +131,8 @@ impl Boot {
 
     /// Adds words to the kernel's command line.
     pub fn append(mut self, words: &str) -> Self {
-        self.words.extend(words.split_whitespace().map(str::to_owned));
+        self.words
+            .extend(words.split_whitespace().map(str::to_owned));
         self
     }
 
@@ -152,7 +161,8 @@ impl Boot {
     pub fn with_firmware(mut self, variables: &Path) -> Result<Self> {
         self.packed_kernel = true;
         if !variables.exists() {
-            fs::copy(FIRMWARE_VARIABLES, variables).map_err(Error::file("copy", FIRMWARE_VARIABLES))?;
+            fs::copy(FIRMWARE_VARIABLES, variables)
+                .map_err(Error::file("copy", FIRMWARE_VARIABLES))?;
         }
         let code = format!("if=pflash,format=raw,unit=0,readonly=on,file={FIRMWARE}");
         let own = format!("if=pflash,format=raw,unit=1,file={}", variables.display());
@@ -169,14 +179,26 @@ impl Boot {
     pub fn disk(self, file: &Path) -> Self {
         let id = format!("disk{}", self.args.len());
         let drive = format!("if=none,id={id},format=raw,file={}", file.display());
-        self.qemu(&["-drive", &drive, "-device", &format!("virtio-blk-pci,drive={id}")])
+        self.qemu(&[
+            "-drive",
+            &drive,
+            "-device",
+            &format!("virtio-blk-pci,drive={id}"),
+        ])
     }
 
     /// Adds an image file as a removable USB stick, which the boot waits for.
     pub fn stick(self, file: &Path) -> Self {
         let drive = format!("if=none,id=stick-drive,format=raw,file={}", file.display());
         let device = "usb-storage,id=stick,bus=usb.0,drive=stick-drive,removable=on";
-        let boot = self.qemu(&["-drive", &drive, "-device", "qemu-xhci,id=usb", "-device", device]);
+        let boot = self.qemu(&[
+            "-drive",
+            &drive,
+            "-device",
+            "qemu-xhci,id=usb",
+            "-device",
+            device,
+        ]);
         boot.append("firstlight.report.required=true")
     }
 
@@ -195,8 +217,14 @@ impl Boot {
     /// /run/firstlight; its exit status is the workload's.
     pub fn workload(self, script: &str) -> Self {
         let text = overlay::workload(script);
-        let exec = format!("[workload]\nmode = \"exec\"\nexec = [\"/{}\"]\n", overlay::WORKLOAD);
-        let mut boot = self.overlay(|o| o.program(overlay::WORKLOAD, text).config("40-workload", &exec));
+        let exec = format!(
+            "[workload]\nmode = \"exec\"\nexec = [\"/{}\"]\n",
+            overlay::WORKLOAD
+        );
+        let mut boot = self.overlay(|o| {
+            o.program(overlay::WORKLOAD, text)
+                .config("40-workload", &exec)
+        });
         boot.recover = true;
         boot
     }
@@ -231,8 +259,15 @@ impl Boot {
     /// # Errors
     /// If the image has no such entry.
     pub fn entry(mut self, id: &str) -> Result<Self> {
-        let found = self.image.entries()?.into_iter().find(|entry| entry[0] == id);
-        let why = || Error::Archive { what: "firstlight.entries", why: format!("has no {id}") };
+        let found = self
+            .image
+            .entries()?
+            .into_iter()
+            .find(|entry| entry[0] == id);
+        let why = || Error::Archive {
+            what: "firstlight.entries",
+            why: format!("has no {id}"),
+        };
         self.entry = Some(found.ok_or_else(why)?);
         Ok(self)
     }
@@ -309,7 +344,13 @@ impl Boot {
     }
 
     /// Saves a picture of the screen `linger` after the console contains `text`, then presses these keys on its keyboard.
-    pub fn screenshot_at(self, text: &str, picture: &Path, keys: &'static [&'static str], linger: Duration) -> Self {
+    pub fn screenshot_at(
+        self,
+        text: &str,
+        picture: &Path,
+        keys: &'static [&'static str],
+        linger: Duration,
+    ) -> Self {
         self.act(text, UserAction::Screen(picture.to_owned(), keys, linger))
     }
 
@@ -361,25 +402,44 @@ impl Boot {
         let [one, other] = boots;
         let [one_slot, other_slot] = Slot::take_two(one.load)?;
         let dirs = [scratch()?, scratch()?];
-        let sockets: Vec<_> = CABLES.iter().map(|name| dirs[0].path().join(name)).collect();
+        let sockets: Vec<_> = CABLES
+            .iter()
+            .map(|name| dirs[0].path().join(name))
+            .collect();
         let sockets = &sockets[..cables.len()];
         let [one_dir, other_dir] = dirs;
-        let one = one.with_cable_cards(sockets, cables, 0).launch(one_dir, one_slot)?;
+        let one = one
+            .with_cable_cards(sockets, cables, 0)
+            .launch(one_dir, one_slot)?;
         // QEMU creates the sockets before it does anything else with the network.
         sockets.iter().try_for_each(|socket| wait_for(socket))?;
-        let other = other.with_cable_cards(sockets, cables, 1).launch(other_dir, other_slot)?;
+        let other = other
+            .with_cable_cards(sockets, cables, 1)
+            .launch(other_dir, other_slot)?;
         Ok([one, other])
     }
 
     /// Adds the cards at this end of the cables, in the order of their ports.
     fn with_cable_cards(self, sockets: &[PathBuf], cables: &[[usize; 2]], end: usize) -> Self {
-        let mut ends: Vec<_> = cables.iter().map(|ports| ports[end]).zip(CABLES.iter().zip(sockets)).collect();
+        let mut ends: Vec<_> = cables
+            .iter()
+            .map(|ports| ports[end])
+            .zip(CABLES.iter().zip(sockets))
+            .collect();
         ends.sort_unstable();
         ends.into_iter().fold(self, |boot, (port, (id, socket))| {
             let server = if end == 0 { "on" } else { "off" };
-            let cable = format!("stream,id={id},server={server},addr.type=unix,addr.path={}", socket.display());
+            let cable = format!(
+                "stream,id={id},server={server},addr.type=unix,addr.path={}",
+                socket.display()
+            );
             let mac = format!("52:54:00:00:{:02x}:{:02x}", 10 + port, 1 + end);
-            boot.qemu(&["-netdev", &cable, "-device", &format!("virtio-net-pci,netdev={id},mac={mac},host_mtu={MTU}")])
+            boot.qemu(&[
+                "-netdev",
+                &cable,
+                "-device",
+                &format!("virtio-net-pci,netdev={id},mac={mac},host_mtu={MTU}"),
+            ])
         })
     }
 
@@ -387,7 +447,13 @@ impl Boot {
         let args = self.arguments(scratch.path())?;
         let recover = self.recover.then(|| scratch.path().join(RETURN_DISK));
         let qemu = Qemu::start(self.processor, scratch.path(), &self.wrapper, &args)?;
-        Ok(RunningMachine::new(Watch::new(self.actions, DEADLINE), qemu, scratch, recover, slot))
+        Ok(RunningMachine::new(
+            Watch::new(self.actions, DEADLINE),
+            qemu,
+            scratch,
+            recover,
+            slot,
+        ))
     }
 
     /// QEMU's arguments for this machine, whose files are in `dir`.
@@ -418,12 +484,18 @@ impl Boot {
             Initrd::Packed => (self.image.initrd()?, ""),
             Initrd::Plain => (self.image.plain_initrd()?, "norandmaps"),
             Initrd::Modules => (self.image.initrd_with_modules()?, "norandmaps"),
-            Initrd::Lean => (self.image.lean_initrd()?, "norandmaps swiotlb=512 firstlight.driver.load=false"),
+            Initrd::Lean => (
+                self.image.lean_initrd()?,
+                "norandmaps swiotlb=512 firstlight.driver.load=false",
+            ),
         };
         let path = dir.join("initrd");
-        append_overlay(&source, &self.overlay.cpio(), &path).map_err(Error::file("write", &path))?;
+        append_overlay(&source, &self.overlay.cpio(), &path)
+            .map_err(Error::file("write", &path))?;
         let (kernel, words) = match &self.entry {
-            Some([_, kernel, _, words]) if kernel == "pt" => (self.image.pt_kernel()?, words.clone()),
+            Some([_, kernel, _, words]) if kernel == "pt" => {
+                (self.image.pt_kernel()?, words.clone())
+            }
             Some([.., words]) => (self.image.kernel()?, words.clone()),
             None => (self.image.kernel()?, self.image.words()?),
         };
@@ -453,7 +525,10 @@ fn wait_for(socket: &Path) -> Result<()> {
     let due = Instant::now() + Duration::from_secs(60);
     while !socket.exists() {
         if Instant::now() > due {
-            return Err(Error::Program { program: "QEMU".into(), why: "made no cable".into() });
+            return Err(Error::Program {
+                program: "QEMU".into(),
+                why: "made no cable".into(),
+            });
         }
         sleep(Duration::from_millis(20));
     }

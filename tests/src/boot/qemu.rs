@@ -37,12 +37,21 @@ pub(crate) struct Qemu {
 impl Qemu {
     /// Starts QEMU with the arguments of every test machine and `args`; its sockets are made in `dir`, and `wrapper`
     /// is a program that execs QEMU.
-    pub(crate) fn start(processor: Processor, dir: &Path, wrapper: &[String], args: &[OsString]) -> Result<Self> {
+    pub(crate) fn start(
+        processor: Processor,
+        dir: &Path,
+        wrapper: &[String],
+        args: &[OsString],
+    ) -> Result<Self> {
         let name = processor.program();
-        let failed = |e: std::io::Error| Error::Program { program: name.into(), why: e.to_string() };
+        let failed = |e: std::io::Error| Error::Program {
+            program: name.into(),
+            why: e.to_string(),
+        };
         let socket = dir.join("qmp");
         let stderr_path = dir.join("stderr");
-        let stderr = std::fs::File::create(&stderr_path).map_err(Error::file("create", &stderr_path))?;
+        let stderr =
+            std::fs::File::create(&stderr_path).map_err(Error::file("create", &stderr_path))?;
         let mut command = match wrapper {
             [] => Command::new(name),
             [program, words @ ..] => {
@@ -61,25 +70,40 @@ impl Qemu {
             .map_err(failed)?;
         let (sender, events) = channel();
         let (Some(serial), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else {
-            return Err(Error::Program { program: name.into(), why: "has no serial line".into() });
+            return Err(Error::Program {
+                program: name.into(),
+                why: "has no serial line".into(),
+            });
         };
-        let connected =
-            Qmp::connect(&socket).and_then(|monitor| Ok((monitor.shutdown_reasons()?, monitor.duplicate()?, monitor)));
+        let connected = Qmp::connect(&socket)
+            .and_then(|monitor| Ok((monitor.shutdown_reasons()?, monitor.duplicate()?, monitor)));
         let (shutdown_reasons, mut waker, monitor) = connected.map_err(|e| {
             let _ = child.kill();
             let _ = child.wait();
             let output = std::fs::read_to_string(&stderr_path).unwrap_or_else(|e| e.to_string());
-            Error::Program { program: name.into(), why: format!("no monitor: {e}; it said: {output}") }
+            Error::Program {
+                program: name.into(),
+                why: format!("no monitor: {e}; it said: {output}"),
+            }
         })?;
         let serial_sender = sender.clone();
         thread::spawn(move || forward_serial(stdout, &serial_sender));
-        thread::spawn(move || shutdown_reasons.into_iter().try_for_each(|why| sender.send(Event::Ended(why))));
+        thread::spawn(move || {
+            shutdown_reasons
+                .into_iter()
+                .try_for_each(|why| sender.send(Event::Ended(why)))
+        });
         thread::spawn(move || {
             while waker.wake().is_ok() {
                 sleep(WAKE_INTERVAL);
             }
         });
-        Ok(Self { child, serial, monitor, events })
+        Ok(Self {
+            child,
+            serial,
+            monitor,
+            events,
+        })
     }
 
     /// Types text on the serial line.
@@ -90,10 +114,16 @@ impl Qemu {
 
     /// Processor time that it has used, in seconds; the kernel keeps it until the process is waited for.
     pub(crate) fn cpu_seconds(&self) -> f64 {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).unwrap_or_default();
+        let stat =
+            std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).unwrap_or_default();
         // After the name in parentheses, the 12th and 13th number: hundredths of seconds in user mode and in the kernel.
         let numbers = stat.rsplit(") ").next().unwrap_or_default().split(' ');
-        numbers.skip(11).take(2).filter_map(|n| n.parse::<f64>().ok()).sum::<f64>() / 100.0
+        numbers
+            .skip(11)
+            .take(2)
+            .filter_map(|n| n.parse::<f64>().ok())
+            .sum::<f64>()
+            / 100.0
     }
 }
 
@@ -132,15 +162,21 @@ impl Processor {
 
     /// Emulation, unless the variable names an accelerator that this host's own processor supports.
     fn accelerator(self) -> OsString {
-        env::var_os("FIRSTLIGHT_ACCEL").filter(|_| self == Self::X86).unwrap_or_else(|| "tcg".into())
+        env::var_os("FIRSTLIGHT_ACCEL")
+            .filter(|_| self == Self::X86)
+            .unwrap_or_else(|| "tcg".into())
     }
 }
 
 /// A reset ends the machine instead of restarting it, and an ended machine is paused, so that the monitor can report why
 /// before QEMU exits.
 fn standard_arguments(processor: Processor, socket: &Path) -> Vec<OsString> {
-    let mut args: Vec<OsString> =
-        vec!["-accel".into(), processor.accelerator(), "-cpu".into(), processor.model().into()];
+    let mut args: Vec<OsString> = vec![
+        "-accel".into(),
+        processor.accelerator(),
+        "-cpu".into(),
+        processor.model().into(),
+    ];
     let words = "-nodefaults -no-user-config -display none \
         -action reboot=shutdown,shutdown=pause -chardev stdio,id=serial,signal=off -serial chardev:serial -qmp";
     args.extend(words.split_whitespace().map(OsString::from));
@@ -205,7 +241,10 @@ impl Qmp {
 
     /// Presses and releases Ctrl-Alt-Del on the machine's keyboard.
     pub(crate) fn ctrl_alt_del(&mut self) -> io::Result<()> {
-        let keys: Vec<_> = ["ctrl", "alt", "delete"].iter().map(|k| json!({ "type": "qcode", "data": k })).collect();
+        let keys: Vec<_> = ["ctrl", "alt", "delete"]
+            .iter()
+            .map(|k| json!({ "type": "qcode", "data": k }))
+            .collect();
         self.command(&json!({ "execute": "send-key", "arguments": { "keys": keys } }))
     }
 
@@ -250,7 +289,8 @@ impl Qmp {
         let lines = BufReader::new(self.0.try_clone()?).lines();
         Ok(lines.map_while(io::Result::ok).filter_map(|line| {
             let message: Value = serde_json::from_str(&line).ok()?;
-            (message["event"] == "SHUTDOWN").then(|| message["data"]["reason"].as_str().map(str::to_owned))?
+            (message["event"] == "SHUTDOWN")
+                .then(|| message["data"]["reason"].as_str().map(str::to_owned))?
         }))
     }
 }

@@ -75,7 +75,9 @@ impl Watch {
                     return Err(self.missing(format!("ended without saying {text:?}")));
                 }
                 Ok(_) => {}
-                Err(Error::Deadline { .. }) => return Err(self.missing(format!("has not said {text:?}"))),
+                Err(Error::Deadline { .. }) => {
+                    return Err(self.missing(format!("has not said {text:?}")));
+                }
                 Err(error) => return Err(error),
             }
         }
@@ -85,7 +87,10 @@ impl Watch {
     /// Handles the next event; true if it is time to stop.
     fn step(&mut self, qemu: &mut Qemu) -> Result<bool> {
         let until = self.stop_at.unwrap_or(self.started + self.deadline);
-        match qemu.events.recv_timeout(until.saturating_duration_since(Instant::now())) {
+        match qemu
+            .events
+            .recv_timeout(until.saturating_duration_since(Instant::now()))
+        {
             Ok(Event::Serial(bytes)) => {
                 self.console.extend(bytes);
                 self.act(qemu).map_err(|e| monitor(&e))?;
@@ -136,7 +141,9 @@ impl Watch {
                     std::thread::sleep(linger);
                     qemu.monitor.unplug(&id)?;
                 }
-                Some((_, UserAction::StopAfter(linger))) => self.stop_at = Some(Instant::now() + linger),
+                Some((_, UserAction::StopAfter(linger))) => {
+                    self.stop_at = Some(Instant::now() + linger);
+                }
                 None => {}
             }
         }
@@ -150,22 +157,30 @@ impl Watch {
             }
             Some(end) => Ok((end.clone(), self.text())),
             None => {
-                let stderr = fs::read_to_string(dir.join("stderr")).unwrap_or_else(|e| e.to_string());
-                Err(Error::QemuDied { stderr, console: self.text() })
+                let stderr =
+                    fs::read_to_string(dir.join("stderr")).unwrap_or_else(|e| e.to_string());
+                Err(Error::QemuDied {
+                    stderr,
+                    console: self.text(),
+                })
             }
         }
     }
 
     fn late(&self) -> Error {
-        let missing = self
-            .actions
-            .front()
-            .map_or_else(|| "has not ended".to_owned(), |(text, _)| format!("has not said {text:?}"));
+        let missing = self.actions.front().map_or_else(
+            || "has not ended".to_owned(),
+            |(text, _)| format!("has not said {text:?}"),
+        );
         self.missing(missing)
     }
 
     fn missing(&self, missing: String) -> Error {
-        Error::Deadline { after: self.started.elapsed(), missing, console: self.text() }
+        Error::Deadline {
+            after: self.started.elapsed(),
+            missing,
+            console: self.text(),
+        }
     }
 
     fn text(&self) -> String {
@@ -174,7 +189,10 @@ impl Watch {
 }
 
 fn monitor(e: &std::io::Error) -> Error {
-    Error::Program { program: "QEMU's monitor".into(), why: e.to_string() }
+    Error::Program {
+        program: "QEMU's monitor".into(),
+        why: e.to_string(),
+    }
 }
 
 /// A running machine. It is ended when this is dropped.
@@ -190,8 +208,20 @@ pub struct RunningMachine {
 
 impl RunningMachine {
     /// The machine of `qemu`; `recover` is the disk in `scratch` on which files come back.
-    pub(crate) fn new(watch: Watch, qemu: Qemu, scratch: TempDir, recover: Option<PathBuf>, slot: Slot) -> Self {
-        Self { watch, qemu, scratch, recover, _slot: slot }
+    pub(crate) fn new(
+        watch: Watch,
+        qemu: Qemu,
+        scratch: TempDir,
+        recover: Option<PathBuf>,
+        slot: Slot,
+    ) -> Self {
+        Self {
+            watch,
+            qemu,
+            scratch,
+            recover,
+            _slot: slot,
+        }
     }
 
     /// Waits until its console contains `text` after the text of the previous wait.
@@ -220,12 +250,22 @@ impl RunningMachine {
     /// # Errors
     /// If the machine neither ends nor prints what the actions wait for within its deadline.
     pub fn finish(self) -> Result<Booted> {
-        let Self { watch, mut qemu, scratch, recover, _slot } = self;
+        let Self {
+            watch,
+            mut qemu,
+            scratch,
+            recover,
+            _slot,
+        } = self;
         let started = watch.started;
         let (end, console) = watch.run_to_end(&mut qemu, scratch.path())?;
         // `--show-output` shows it: a machine that mostly waits should use `mostly_waits`, one that works a lot may be
         // worth shortening.
-        println!("a machine ran {:.1} s, {:.1} s of processor", started.elapsed().as_secs_f64(), qemu.cpu_seconds());
+        println!(
+            "a machine ran {:.1} s, {:.1} s of processor",
+            started.elapsed().as_secs_f64(),
+            qemu.cpu_seconds()
+        );
         drop(qemu);
         let files = recover.map_or_else(|| Ok(Vec::new()), |disk| overlay::read(&disk))?;
         Ok(Booted::new(console, end, files, started.elapsed()))
@@ -233,7 +273,9 @@ impl RunningMachine {
 }
 
 fn find(haystack: &[u8], needle: &[u8]) -> Option<usize> {
-    haystack.windows(needle.len()).position(|window| window == needle)
+    haystack
+        .windows(needle.len())
+        .position(|window| window == needle)
 }
 
 /// At most two machines work at the same time, however the tests are run: two cores are what is guaranteed, and an emulated
@@ -278,7 +320,9 @@ impl Slot {
             MachineLoad::Busy => (BUSY_SLOTS, BUSY_SLOTS + 1),
             MachineLoad::Waiting => (WAITING_SLOTS, WAITING_SLOTS),
         };
-        let paths: Vec<_> = (0..most).map(|n| load.lock(&n.to_string())).collect::<Result<_>>()?;
+        let paths: Vec<_> = (0..most)
+            .map(|n| load.lock(&n.to_string()))
+            .collect::<Result<_>>()?;
         let (mut sample, mut spare) = ((Instant::now(), idle_seconds()), false);
         loop {
             for path in &paths[..if spare { most } else { usual }] {
@@ -321,7 +365,11 @@ impl MachineLoad {
 /// Total idle time of all processors since the host started, in seconds.
 fn idle_seconds() -> f64 {
     let uptime = fs::read_to_string("/proc/uptime").unwrap_or_default();
-    uptime.split_whitespace().nth(1).and_then(|seconds| seconds.parse().ok()).unwrap_or_default()
+    uptime
+        .split_whitespace()
+        .nth(1)
+        .and_then(|seconds| seconds.parse().ok())
+        .unwrap_or_default()
 }
 
 fn open(path: &Path) -> Result<File> {

@@ -65,12 +65,21 @@ fn is_time(name: &str) -> bool {
 /// # Errors
 /// If their sizes differ.
 pub fn compare(ours: &OwnReport, reference: &Reference) -> Result<Vec<Comparison>, String> {
-    reference.grids.iter().map(|theirs| one(ours.grid(&theirs.name), theirs)).collect()
+    reference
+        .grids
+        .iter()
+        .map(|theirs| one(ours.grid(&theirs.name), theirs))
+        .collect()
 }
 
 fn one(ours: Option<&Grid>, theirs: &Grid) -> Result<Comparison, String> {
     if let Some(ours) = ours.filter(|ours| ours.size() != theirs.size()) {
-        return Err(format!("{}: ours is {:?}, theirs {:?}", ours.name, ours.size(), theirs.size()));
+        return Err(format!(
+            "{}: ours is {:?}, theirs {:?}",
+            ours.name,
+            ours.size(),
+            theirs.size()
+        ));
     }
     let cell = |(row, column): (usize, usize), theirs: f64| {
         let ours = ours.and_then(|grid| *grid.values.get(row)?.get(column)?);
@@ -78,10 +87,16 @@ fn one(ours: Option<&Grid>, theirs: &Grid) -> Result<Comparison, String> {
     };
     let row = |(row, cells): (usize, &Vec<Option<f64>>)| {
         let cells = cells.iter().enumerate();
-        cells.map(|(column, theirs)| theirs.map(|theirs| cell((row, column), theirs))).collect()
+        cells
+            .map(|(column, theirs)| theirs.map(|theirs| cell((row, column), theirs)))
+            .collect()
     };
     let cells = theirs.values.iter().enumerate().map(row).collect();
-    Ok(Comparison { name: theirs.name.clone(), limit: limit(&theirs.name), cells })
+    Ok(Comparison {
+        name: theirs.name.clone(),
+        limit: limit(&theirs.name),
+        cells,
+    })
 }
 
 impl Cell {
@@ -101,14 +116,22 @@ impl Comparison {
 
     /// By what fraction ours is worse; negative if it is better.
     fn worse_by(&self, cell: &Cell) -> Option<f64> {
-        cell.ratio().map(|ratio| if is_time(&self.name) { ratio - 1.0 } else { 1.0 - ratio })
+        cell.ratio().map(|ratio| {
+            if is_time(&self.name) {
+                ratio - 1.0
+            } else {
+                1.0 - ratio
+            }
+        })
     }
 
     /// Every cell in which they have a figure, with its position.
     pub fn all(&self) -> impl Iterator<Item = ((usize, usize), Cell)> {
         let row = |(row, cells): (usize, &Vec<Option<Cell>>)| {
             let cells = cells.iter().enumerate();
-            cells.filter_map(|(n, cell)| Some(((row, n), (*cell)?))).collect::<Vec<_>>()
+            cells
+                .filter_map(|(n, cell)| Some(((row, n), (*cell)?)))
+                .collect::<Vec<_>>()
         };
         self.cells.iter().enumerate().flat_map(row)
     }
@@ -116,14 +139,17 @@ impl Comparison {
     /// The number of cells with this result.
     #[must_use]
     pub fn count(&self, limit_result: LimitResult) -> usize {
-        self.all().filter(|(_, cell)| self.limit_result(cell) == limit_result).count()
+        self.all()
+            .filter(|(_, cell)| self.limit_result(cell) == limit_result)
+            .count()
     }
 
     /// The cell in which ours is worst; a missing one is worse than any other.
     #[must_use]
     pub fn worst(&self) -> Option<((usize, usize), Cell)> {
         let worse = |cell: &Cell| self.worse_by(cell).unwrap_or(f64::INFINITY);
-        self.all().max_by(|(_, a), (_, b)| worse(a).total_cmp(&worse(b)))
+        self.all()
+            .max_by(|(_, a), (_, b)| worse(a).total_cmp(&worse(b)))
     }
 
     /// The smallest ratio, the median and the largest.

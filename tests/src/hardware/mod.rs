@@ -27,13 +27,20 @@ impl Grid {
     #[must_use]
     pub fn size(&self) -> Option<(usize, usize)> {
         let columns = self.values.first().map_or(0, Vec::len);
-        self.values.iter().all(|row| row.len() == columns).then_some((self.values.len(), columns))
+        self.values
+            .iter()
+            .all(|row| row.len() == columns)
+            .then_some((self.values.len(), columns))
     }
 
     /// The figures with their positions, row by row.
     pub fn cells(&self) -> impl Iterator<Item = ((usize, usize), Option<f64>)> {
         let row = |(row, cells): (usize, &Vec<Option<f64>>)| {
-            let cells: Vec<_> = cells.iter().enumerate().map(|(n, value)| ((row, n), *value)).collect();
+            let cells: Vec<_> = cells
+                .iter()
+                .enumerate()
+                .map(|(n, value)| ((row, n), *value))
+                .collect();
             cells
         };
         self.values.iter().enumerate().flat_map(row)
@@ -52,6 +59,10 @@ pub fn range(mut figures: Vec<f64>) -> Option<[f64; 3]> {
     figures.sort_by(f64::total_cmp);
     let (low, high) = (*figures.first()?, *figures.last()?);
     let half = figures.len() / 2;
-    let middle = if figures.len() % 2 == 1 { figures[half] } else { f64::midpoint(figures[half - 1], figures[half]) };
+    let middle = if figures.len() % 2 == 1 {
+        figures[half]
+    } else {
+        f64::midpoint(figures[half - 1], figures[half])
+    };
     Some([low, middle, high])
 }

@@ -61,17 +61,27 @@ impl OwnReport {
     pub fn parse(text: &str) -> Result<Self, String> {
         let report: Value = serde_json::from_str(text).map_err(|e| e.to_string())?;
         if report["schema"] != "firstlight.report/1" {
-            return Err(format!("the schema is {}, expected firstlight.report/1", report["schema"]));
+            return Err(format!(
+                "the schema is {}, expected firstlight.report/1",
+                report["schema"]
+            ));
         }
         let tests = list(&report, "tests")?;
-        let matrices = tests.iter().map(|t| list(t, "matrices")).collect::<Result<Vec<_>, _>>()?;
+        let matrices = tests
+            .iter()
+            .map(|t| list(t, "matrices"))
+            .collect::<Result<Vec<_>, _>>()?;
         Ok(Self {
             verdict: word(&report, "verdict")?,
             level: word(&report, "level")?,
             gpus: list(&report, "gpus")?.len(),
             seconds: number(&report, "seconds")?,
             tests: tests.iter().map(test).collect::<Result<_, _>>()?,
-            grids: matrices.into_iter().flatten().map(grid).collect::<Result<_, _>>()?,
+            grids: matrices
+                .into_iter()
+                .flatten()
+                .map(grid)
+                .collect::<Result<_, _>>()?,
         })
     }
 
@@ -84,7 +94,11 @@ impl OwnReport {
     /// Total duration of some tests, in seconds.
     #[must_use]
     pub fn seconds_of(&self, which: fn(&Test) -> bool) -> f64 {
-        self.tests.iter().filter(|t| which(t)).map(|t| t.seconds).sum()
+        self.tests
+            .iter()
+            .filter(|t| which(t))
+            .map(|t| t.seconds)
+            .sum()
     }
 }
 
@@ -101,24 +115,37 @@ fn grid(matrix: &Value) -> Result<Grid, String> {
     let name = word(matrix, "name")?;
     let cell = |cell: &Value| match cell {
         Value::Null => Ok(None),
-        other => other.as_f64().map(Some).ok_or_else(|| format!("{name}: {other} is no figure")),
+        other => other
+            .as_f64()
+            .map(Some)
+            .ok_or_else(|| format!("{name}: {other} is no figure")),
     };
     let row = |row: &Value| match row.as_array() {
         Some(cells) => cells.iter().map(cell).collect::<Result<Vec<_>, _>>(),
         None => Err(format!("{name}: {row} is no row")),
     };
-    let values = list(matrix, "values")?.iter().map(row).collect::<Result<_, _>>()?;
+    let values = list(matrix, "values")?
+        .iter()
+        .map(row)
+        .collect::<Result<_, _>>()?;
     Ok(Grid { name, values })
 }
 
 fn list<'a>(value: &'a Value, key: &str) -> Result<&'a Vec<Value>, String> {
-    value[key].as_array().ok_or_else(|| format!("{key}: {} is no list", value[key]))
+    value[key]
+        .as_array()
+        .ok_or_else(|| format!("{key}: {} is no list", value[key]))
 }
 
 fn word(value: &Value, key: &str) -> Result<String, String> {
-    value[key].as_str().map(str::to_owned).ok_or_else(|| format!("{key}: {} is no text", value[key]))
+    value[key]
+        .as_str()
+        .map(str::to_owned)
+        .ok_or_else(|| format!("{key}: {} is no text", value[key]))
 }
 
 fn number(value: &Value, key: &str) -> Result<f64, String> {
-    value[key].as_f64().ok_or_else(|| format!("{key}: {} is no number", value[key]))
+    value[key]
+        .as_f64()
+        .ok_or_else(|| format!("{key}: {} is no number", value[key]))
 }

@@ -32,8 +32,10 @@ pub struct References {
 /// Parses a saved output into the number of GPUs and the matrices.
 type Parse = fn(&str) -> Result<(usize, Vec<Grid>), String>;
 
-const FILES: [(&str, Parse); 2] =
-    [("p2pBandwidthLatencyTest.txt", parse_sample), ("nvbandwidth.json", parse_nvbandwidth)];
+const FILES: [(&str, Parse); 2] = [
+    ("p2pBandwidthLatencyTest.txt", parse_sample),
+    ("nvbandwidth.json", parse_nvbandwidth),
+];
 
 /// Every saved output of `folder`.
 ///
@@ -49,17 +51,29 @@ pub fn read(folder: &Path) -> Result<References, String> {
     for without_p2p in [false, true] {
         let tables = saved(folder, NcclRun::their_file(without_p2p), table::parse_all)?;
         let (path, tables) = tables.unwrap_or_default();
-        references.sweeps.extend(tables.into_iter().map(|(collective, sweep)| ReferenceTable {
-            path: path.clone(),
-            run: NcclRun { collective, without_p2p },
-            sweep,
-        }));
+        references.sweeps.extend(
+            tables
+                .into_iter()
+                .map(|(collective, sweep)| ReferenceTable {
+                    path: path.clone(),
+                    run: NcclRun {
+                        collective,
+                        without_p2p,
+                    },
+                    sweep,
+                }),
+        );
     }
     let order = NcclRun::all();
-    references.sweeps.sort_by_key(|theirs| order.iter().position(|run| *run == theirs.run));
+    references
+        .sweeps
+        .sort_by_key(|theirs| order.iter().position(|run| *run == theirs.run));
     if references.matrices.is_empty() && references.sweeps.is_empty() {
         let names = FILES.map(|(name, _)| name).join(", ");
-        return Err(format!("{}: holds none of {names}, nccl-tests.txt", folder.display()));
+        return Err(format!(
+            "{}: holds none of {names}, nccl-tests.txt",
+            folder.display()
+        ));
     }
     Ok(references)
 }
@@ -73,7 +87,9 @@ fn saved<T>(
     let path = folder.join(name);
     let here = |why: String| format!("{}: {why}", path.display());
     match fs::read_to_string(&path) {
-        Ok(text) => parse(&text).map_err(here).map(|parsed| Some((path, parsed))),
+        Ok(text) => parse(&text)
+            .map_err(here)
+            .map(|parsed| Some((path, parsed))),
         Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
         Err(e) => Err(here(e.to_string())),
     }
@@ -83,12 +99,24 @@ fn saved<T>(
 const NVBANDWIDTH: [(&str, &str); 16] = [
     ("device_to_device_memcpy_read_ce", "ce.read"),
     ("device_to_device_memcpy_write_ce", "ce.write"),
-    ("device_to_device_bidirectional_memcpy_read_ce", "ce.bi.read"),
-    ("device_to_device_bidirectional_memcpy_write_ce", "ce.bi.write"),
+    (
+        "device_to_device_bidirectional_memcpy_read_ce",
+        "ce.bi.read",
+    ),
+    (
+        "device_to_device_bidirectional_memcpy_write_ce",
+        "ce.bi.write",
+    ),
     ("device_to_device_memcpy_read_sm", "sm.read"),
     ("device_to_device_memcpy_write_sm", "sm.write"),
-    ("device_to_device_bidirectional_memcpy_read_sm", "sm.bi.read"),
-    ("device_to_device_bidirectional_memcpy_write_sm", "sm.bi.write"),
+    (
+        "device_to_device_bidirectional_memcpy_read_sm",
+        "sm.bi.read",
+    ),
+    (
+        "device_to_device_bidirectional_memcpy_write_sm",
+        "sm.bi.write",
+    ),
     ("host_to_device_memcpy_ce", "host.to.ce"),
     ("device_to_host_memcpy_ce", "host.from.ce"),
     ("host_to_device_bidirectional_memcpy_ce", "host.bi.to.ce"),
@@ -111,27 +139,49 @@ const NVBANDWIDTH: [(&str, &str); 16] = [
 pub fn parse_nvbandwidth(text: &str) -> Result<(usize, Vec<Grid>), String> {
     let all: Value = serde_json::from_str(text).map_err(|e| e.to_string())?;
     let all = &all["nvbandwidth"];
-    let gpus = all["GPU Device list"].as_array().ok_or("there is no nvbandwidth.\"GPU Device list\"")?.len();
-    let tests = all["testcases"].as_array().ok_or("there is no nvbandwidth.testcases")?;
+    let gpus = all["GPU Device list"]
+        .as_array()
+        .ok_or("there is no nvbandwidth.\"GPU Device list\"")?
+        .len();
+    let tests = all["testcases"]
+        .as_array()
+        .ok_or("there is no nvbandwidth.testcases")?;
     let mut grids = Vec::new();
     for (their_name, ours) in NVBANDWIDTH {
-        let Some(test) = tests.iter().find(|t| t["name"] == their_name && t["status"] == "Passed") else {
+        let Some(test) = tests
+            .iter()
+            .find(|t| t["name"] == their_name && t["status"] == "Passed")
+        else {
             continue;
         };
-        let values = nvbandwidth_matrix(test).ok_or_else(|| format!("{their_name}: bandwidth_matrix is no matrix"))?;
+        let values = nvbandwidth_matrix(test)
+            .ok_or_else(|| format!("{their_name}: bandwidth_matrix is no matrix"))?;
         let values = if their_name.starts_with("device_to_device_bidirectional") {
-            total(values, gpus).map_err(|rows| format!("{their_name}: {rows} rows, expected three times {gpus}"))?
+            total(values, gpus)
+                .map_err(|rows| format!("{their_name}: {rows} rows, expected three times {gpus}"))?
         } else {
             values
         };
-        grids.push(Grid { name: ours.to_owned(), values });
+        grids.push(Grid {
+            name: ours.to_owned(),
+            values,
+        });
     }
     Ok((gpus, grids))
 }
 
 fn nvbandwidth_matrix(test: &Value) -> Option<Vec<Vec<Option<f64>>>> {
-    let row = |row: &Value| row.as_array()?.iter().map(|c| cell(c.as_str()?)).collect::<Option<Vec<_>>>();
-    test["bandwidth_matrix"].as_array()?.iter().map(row).collect()
+    let row = |row: &Value| {
+        row.as_array()?
+            .iter()
+            .map(|c| cell(c.as_str()?))
+            .collect::<Option<Vec<_>>>()
+    };
+    test["bandwidth_matrix"]
+        .as_array()?
+        .iter()
+        .map(row)
+        .collect()
 }
 
 /// The last third of the rows.
@@ -145,12 +195,36 @@ fn total(mut rows: Vec<Vec<Option<f64>>>, gpus: usize) -> Result<Vec<Vec<Option<
 /// Titles of p2pBandwidthLatencyTest and our names for them; if there are two names, the second is for the processor's
 /// clock.
 const SAMPLE: [(&str, &str, Option<&str>); 6] = [
-    ("Unidirectional P2P=Disabled Bandwidth Matrix (GB/s)", "sample.uni.off", None),
-    ("Unidirectional P2P=Enabled Bandwidth (P2P Writes) Matrix (GB/s)", "sample.uni.on", None),
-    ("Bidirectional P2P=Disabled Bandwidth Matrix (GB/s)", "sample.bi.off", None),
-    ("Bidirectional P2P=Enabled Bandwidth Matrix (GB/s)", "sample.bi.on", None),
-    ("P2P=Disabled Latency Matrix (us)", "sample.latency.off.gpu", Some("sample.latency.off.cpu")),
-    ("P2P=Enabled Latency (P2P Writes) Matrix (us)", "sample.latency.on.gpu", Some("sample.latency.on.cpu")),
+    (
+        "Unidirectional P2P=Disabled Bandwidth Matrix (GB/s)",
+        "sample.uni.off",
+        None,
+    ),
+    (
+        "Unidirectional P2P=Enabled Bandwidth (P2P Writes) Matrix (GB/s)",
+        "sample.uni.on",
+        None,
+    ),
+    (
+        "Bidirectional P2P=Disabled Bandwidth Matrix (GB/s)",
+        "sample.bi.off",
+        None,
+    ),
+    (
+        "Bidirectional P2P=Enabled Bandwidth Matrix (GB/s)",
+        "sample.bi.on",
+        None,
+    ),
+    (
+        "P2P=Disabled Latency Matrix (us)",
+        "sample.latency.off.gpu",
+        Some("sample.latency.off.cpu"),
+    ),
+    (
+        "P2P=Enabled Latency (P2P Writes) Matrix (us)",
+        "sample.latency.on.gpu",
+        Some("sample.latency.on.cpu"),
+    ),
 ];
 
 /// Parses the standard output of p2pBandwidthLatencyTest. A matrix is a title, a line of column numbers after `D\D`, `GPU`
@@ -165,27 +239,48 @@ pub fn parse_sample(text: &str) -> Result<(usize, Vec<Grid>), String> {
     let mut grids = Vec::new();
     for (title, gpu, cpu) in SAMPLE {
         let corner = if cpu.is_some() { "GPU" } else { "D\\D" };
-        grids.push(Grid { name: gpu.to_owned(), values: sample_matrix(text, title, corner, gpus)? });
+        grids.push(Grid {
+            name: gpu.to_owned(),
+            values: sample_matrix(text, title, corner, gpus)?,
+        });
         if let Some(cpu) = cpu {
-            grids.push(Grid { name: cpu.to_owned(), values: sample_matrix(text, title, "CPU", gpus)? });
+            grids.push(Grid {
+                name: cpu.to_owned(),
+                values: sample_matrix(text, title, "CPU", gpus)?,
+            });
         }
     }
     Ok((gpus, grids))
 }
 
-fn sample_matrix(text: &str, title: &str, corner: &str, gpus: usize) -> Result<Vec<Vec<Option<f64>>>, String> {
+fn sample_matrix(
+    text: &str,
+    title: &str,
+    corner: &str,
+    gpus: usize,
+) -> Result<Vec<Vec<Option<f64>>>, String> {
     let mut lines = text.lines().skip_while(|l| *l != title);
-    lines.next().ok_or_else(|| format!("there is no \"{title}\""))?;
+    lines
+        .next()
+        .ok_or_else(|| format!("there is no \"{title}\""))?;
     let heads = |l: &&str| l.split_whitespace().next() == Some(corner);
     let mut lines = lines.skip_while(|l| !heads(l));
-    let head = lines.next().ok_or_else(|| format!("\"{title}\" has no line of {corner}"))?;
+    let head = lines
+        .next()
+        .ok_or_else(|| format!("\"{title}\" has no line of {corner}"))?;
     if head.split_whitespace().count() != gpus + 1 {
-        return Err(format!("\"{title}\": read {head:?}, expected {gpus} columns"));
+        return Err(format!(
+            "\"{title}\": read {head:?}, expected {gpus} columns"
+        ));
     }
     let mut rows = Vec::new();
     for n in 0..gpus {
-        let line = lines.next().ok_or_else(|| format!("\"{title}\" ends after {n} of {gpus} rows"))?;
-        rows.push(row(line, n, gpus).ok_or_else(|| format!("\"{title}\": row {n} reads {line:?}"))?);
+        let line = lines
+            .next()
+            .ok_or_else(|| format!("\"{title}\" ends after {n} of {gpus} rows"))?;
+        rows.push(
+            row(line, n, gpus).ok_or_else(|| format!("\"{title}\": row {n} reads {line:?}"))?,
+        );
     }
     Ok(rows)
 }

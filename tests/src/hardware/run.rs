@@ -25,7 +25,9 @@ impl OutputFolder {
     /// If it cannot be created.
     pub fn new(options: &Options) -> Result<Self> {
         let Some(path) = &options.keep else {
-            return tempfile::tempdir().map(Self::Temporary).map_err(Error::file("make", "a temporary folder"));
+            return tempfile::tempdir()
+                .map(Self::Temporary)
+                .map_err(Error::file("make", "a temporary folder"));
         };
         fs::create_dir_all(path).map_err(Error::file("make", path))?;
         Ok(Self::Kept(path.clone()))
@@ -42,7 +44,9 @@ impl OutputFolder {
         };
         let path = folder.join(name);
         match fs::remove_file(&path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Error::file("remove", path)(error)),
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(Error::file("remove", path)(error))
+            }
             _ => Ok(path),
         }
     }
@@ -58,8 +62,14 @@ pub fn report(options: &Options, into: &OutputFolder) -> Result<String> {
     }
     let mut command = firstlight(options)?;
     let path = into.fresh("report.json")?;
-    command.args(["validate", "--level", "standard", "--json"]).arg(&path).stdout(io::stderr());
-    let failed = |why: String| Error::Program { program: "firstlight validate".to_owned(), why };
+    command
+        .args(["validate", "--level", "standard", "--json"])
+        .arg(&path)
+        .stdout(io::stderr());
+    let failed = |why: String| Error::Program {
+        program: "firstlight validate".to_owned(),
+        why,
+    };
     let status = command.status().map_err(|e| failed(e.to_string()))?;
     match status.code() {
         // The exit statuses of verdicts.
@@ -81,19 +91,29 @@ pub(super) fn read(path: &Path) -> Result<String> {
 /// # Errors
 /// If it is not built.
 pub(super) fn firstlight(options: &Options) -> Result<Command> {
-    let program = options.firstlight.clone().unwrap_or_else(|| workspace().join("target/release/firstlight"));
+    let program = options
+        .firstlight
+        .clone()
+        .unwrap_or_else(|| workspace().join("target/release/firstlight"));
     if !program.is_file() {
-        return Err(Error::NotBuilt { path: program, recipe: "binaries" });
+        return Err(Error::NotBuilt {
+            path: program,
+            recipe: "binaries",
+        });
     }
     let mut command = Command::new(program);
     if let Some(folders) = &options.library_path {
-        command.arg("--set").arg(format!("validate.library_path={}", folders.replace(':', ",")));
+        command.arg("--set").arg(format!(
+            "validate.library_path={}",
+            folders.replace(':', ",")
+        ));
     }
     Ok(command)
 }
 
 /// How it is used.
-pub const USAGE: &str = "usage: hardware [--against DIR].. [--only matrices|nccl] [--firstlight PATH] \
+pub const USAGE: &str =
+    "usage: hardware [--against DIR].. [--only matrices|nccl] [--firstlight PATH] \
 [--library-path P]
                 [--report FILE] [--nccl DIR] [--keep DIR]
 
@@ -144,12 +164,18 @@ impl Options {
         let mut words = words.into_iter();
         while let Some(word) = words.next() {
             let word = word.to_string_lossy().into_owned();
-            let mut value = || words.next().ok_or_else(|| format!("{word}: a value is missing"));
+            let mut value = || {
+                words
+                    .next()
+                    .ok_or_else(|| format!("{word}: a value is missing"))
+            };
             match word.as_str() {
                 "--against" => options.against.push(value()?.into()),
                 "--only" => options.only = Some(parse_measurement(&value()?.to_string_lossy())?),
                 "--firstlight" => options.firstlight = Some(value()?.into()),
-                "--library-path" => options.library_path = Some(value()?.to_string_lossy().into_owned()),
+                "--library-path" => {
+                    options.library_path = Some(value()?.to_string_lossy().into_owned());
+                }
                 "--report" => options.report = Some(value()?.into()),
                 "--nccl" => options.nccl = Some(value()?.into()),
                 "--keep" => options.keep = Some(value()?.into()),
@@ -157,7 +183,10 @@ impl Options {
             }
         }
         if options.only == Some(Measurement::Nccl) && options.against.is_empty() {
-            return Err("--only nccl: --against is missing; NCCL's tables are only measured to compare".to_owned());
+            return Err(
+                "--only nccl: --against is missing; NCCL's tables are only measured to compare"
+                    .to_owned(),
+            );
         }
         Ok(options)
     }

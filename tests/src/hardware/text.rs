@@ -33,16 +33,31 @@ fn test_times(ours: &OwnReport) -> [TestTime; 3] {
     };
     let [gpus, nccl, all] = limits.map(|limit| limit.filter(|_| ours.gpus <= LIMIT_GPUS));
     [
-        TestTime { what: "with GPUs", took: ours.seconds_of(Test::is_gpus), limit: gpus },
-        TestTime { what: "NCCL", took: ours.seconds_of(Test::is_nccl), limit: nccl },
-        TestTime { what: "all", took: ours.seconds, limit: all },
+        TestTime {
+            what: "with GPUs",
+            took: ours.seconds_of(Test::is_gpus),
+            limit: gpus,
+        },
+        TestTime {
+            what: "NCCL",
+            took: ours.seconds_of(Test::is_nccl),
+            limit: nccl,
+        },
+        TestTime {
+            what: "all",
+            took: ours.seconds,
+            limit: all,
+        },
     ]
 }
 
 /// Whether the promised times were kept; `None` if none is promised.
 #[must_use]
 pub fn in_time(ours: &OwnReport) -> Option<bool> {
-    let kept: Vec<_> = test_times(ours).iter().filter_map(TestTime::is_kept).collect();
+    let kept: Vec<_> = test_times(ours)
+        .iter()
+        .filter_map(TestTime::is_kept)
+        .collect();
     kept.first()?;
     Some(kept.into_iter().all(|kept| kept))
 }
@@ -53,22 +68,49 @@ pub fn report_table(ours: &OwnReport) -> String {
     let mut text = format!("{:<16} {:<15} {:>9}\n", "test", "outcome", "seconds");
     // Writing into a String cannot fail, here and below.
     for test in &ours.tests {
-        let _ = writeln!(text, "{:<16} {:<15} {:>9.3}", test.id, test.outcome, test.seconds);
+        let _ = writeln!(
+            text,
+            "{:<16} {:<15} {:>9.3}",
+            test.id, test.outcome, test.seconds
+        );
     }
     for time in test_times(ours) {
         let held = time.limit.map_or_else(String::new, |limit| {
-            format!("   limit {limit} s  {}", if time.is_kept() == Some(true) { "ok" } else { "MISS" })
+            format!(
+                "   limit {limit} s  {}",
+                if time.is_kept() == Some(true) {
+                    "ok"
+                } else {
+                    "MISS"
+                }
+            )
         });
-        let verdict = if time.what == "all" { ours.verdict.as_str() } else { "" };
-        let _ = writeln!(text, "{:<16} {verdict:<15} {:>9.3}{held}", time.what, time.took);
+        let verdict = if time.what == "all" {
+            ours.verdict.as_str()
+        } else {
+            ""
+        };
+        let _ = writeln!(
+            text,
+            "{:<16} {verdict:<15} {:>9.3}{held}",
+            time.what, time.took
+        );
     }
     let _ = writeln!(text);
-    let _ = writeln!(text, "{:<24} {:>6} {:>10} {:>10} {:>10}", "matrix", "cells", "min", "median", "max");
+    let _ = writeln!(
+        text,
+        "{:<24} {:>6} {:>10} {:>10} {:>10}",
+        "matrix", "cells", "min", "median", "max"
+    );
     for grid in &ours.grids {
         let cells = grid.cells().filter(|(_, value)| value.is_some()).count();
         let _ = match grid.range() {
             Some([low, middle, high]) => {
-                writeln!(text, "{:<24} {cells:>6} {low:>10.2} {middle:>10.2} {high:>10.2}", grid.name)
+                writeln!(
+                    text,
+                    "{:<24} {cells:>6} {low:>10.2} {middle:>10.2} {high:>10.2}",
+                    grid.name
+                )
             }
             None => writeln!(text, "{:<24} {cells:>6} {:>10}", grid.name, "none"),
         };
@@ -89,13 +131,21 @@ pub fn comparison_table(reference: &Reference, comparisons: &[Comparison]) -> St
         let _ = writeln!(text, "{}", summary(comparison));
     }
     for comparison in comparisons {
-        let _ = write!(text, "\n{}, ours / theirs\n{}", comparison.name, ratios(comparison));
+        let _ = write!(
+            text,
+            "\n{}, ours / theirs\n{}",
+            comparison.name,
+            ratios(comparison)
+        );
     }
     text
 }
 
 fn summary(comparison: &Comparison) -> String {
-    let word = match (comparison.count(LimitResult::Missed), comparison.count(LimitResult::Better)) {
+    let word = match (
+        comparison.count(LimitResult::Missed),
+        comparison.count(LimitResult::Better),
+    ) {
         (0, 0) => "ok  ",
         (0, _) => "over",
         _ => "MISS",
@@ -104,11 +154,19 @@ fn summary(comparison: &Comparison) -> String {
         || format!("{:>6} {:>6} {:>6}", "-", "-", "-"),
         |[low, middle, high]| format!("{low:>6.3} {middle:>6.3} {high:>6.3}"),
     );
-    let worst = comparison.worst().map_or_else(String::new, |((row, column), cell)| {
-        let ours = cell.ours.map_or_else(|| "none".to_owned(), |ours| format!("{ours:.2}"));
-        format!("{row},{column}: {ours}, {:.2}", cell.theirs)
-    });
-    format!("{:<23} {range} {:>3.0} % {word} {worst}", comparison.name, comparison.limit * 100.0)
+    let worst = comparison
+        .worst()
+        .map_or_else(String::new, |((row, column), cell)| {
+            let ours = cell
+                .ours
+                .map_or_else(|| "none".to_owned(), |ours| format!("{ours:.2}"));
+            format!("{row},{column}: {ours}, {:.2}", cell.theirs)
+        });
+    format!(
+        "{:<23} {range} {:>3.0} % {word} {worst}",
+        comparison.name,
+        comparison.limit * 100.0
+    )
 }
 
 fn ratios(comparison: &Comparison) -> String {
@@ -122,7 +180,9 @@ fn ratios(comparison: &Comparison) -> String {
                     LimitResult::Better => '+',
                     LimitResult::Missed => '!',
                 };
-                let ratio = cell.ratio().map_or_else(|| "none".to_owned(), |ratio| format!("{ratio:.3}"));
+                let ratio = cell
+                    .ratio()
+                    .map_or_else(|| "none".to_owned(), |ratio| format!("{ratio:.3}"));
                 format!("{ratio:>7}{sign}")
             }
         };

@@ -55,21 +55,37 @@ const PART_MAX_HEALTHY: usize = 4;
 /// # Errors
 /// If a table is invalid.
 pub fn cases(selection: &Selection) -> Result<Vec<Case>> {
-    let named = |name: &str| selection.names.is_empty() || selection.names.iter().any(|n| name.contains(n.as_str()));
+    let named = |name: &str| {
+        selection.names.is_empty() || selection.names.iter().any(|n| name.contains(n.as_str()))
+    };
     let mut cases = Vec::new();
-    for (nth, class) in FaultClass::all()?.into_iter().enumerate().filter(|(_, class)| named(&class.id)) {
+    for (nth, class) in FaultClass::all()?
+        .into_iter()
+        .enumerate()
+        .filter(|(_, class)| named(&class.id))
+    {
         cases.extend(class_cases(&Arc::new(class), nth, selection));
     }
-    for healthy in HealthyMachine::all()?.into_iter().filter(|healthy| named(&healthy.name)) {
+    for healthy in HealthyMachine::all()?
+        .into_iter()
+        .filter(|healthy| named(&healthy.name))
+    {
         cases.extend(healthy_cases(&Arc::new(healthy), selection));
     }
-    let level = |case: &Case| selection.levels.is_empty() || selection.levels.iter().any(|l| l == LEVELS[case.level]);
-    cases.retain(|case| level(case) && (selection.gpus.is_empty() || selection.gpus.contains(&case.gpus)));
+    let level = |case: &Case| {
+        selection.levels.is_empty() || selection.levels.iter().any(|l| l == LEVELS[case.level])
+    };
+    cases.retain(|case| {
+        level(case) && (selection.gpus.is_empty() || selection.gpus.contains(&case.gpus))
+    });
     Ok(cases)
 }
 
 fn class_cases(class: &Arc<FaultClass>, nth: usize, selection: &Selection) -> Vec<Case> {
-    let counts: Vec<_> = GPUS.into_iter().filter(|n| (class.min_gpus..=class.max_gpus).contains(n)).collect();
+    let counts: Vec<_> = GPUS
+        .into_iter()
+        .filter(|n| (class.min_gpus..=class.max_gpus).contains(n))
+        .collect();
     let case = |variant: usize, offset: usize, gpus: usize, level: usize| Case {
         subject: Subject::Fault(Arc::clone(class), variant, GpuPair::nth(nth + offset, gpus)),
         level,
@@ -79,20 +95,38 @@ fn class_cases(class: &Arc<FaultClass>, nth: usize, selection: &Selection) -> Ve
     let variants = class.variants();
     if selection.part {
         let level = class.claims.iter().position(|claim| claim.is_found());
-        let few: Vec<_> = counts.iter().copied().filter(|n| *n <= PART_MAX_GPUS).collect();
+        let few: Vec<_> = counts
+            .iter()
+            .copied()
+            .filter(|n| *n <= PART_MAX_GPUS)
+            .collect();
         let gpus = few.get(nth % few.len().max(1)).or(counts.first()).copied();
-        return level.zip(gpus).map(|(level, gpus)| case(nth % variants, 0, gpus, level)).into_iter().collect();
+        return level
+            .zip(gpus)
+            .map(|(level, gpus)| case(nth % variants, 0, gpus, level))
+            .into_iter()
+            .collect();
     }
     let runs: Vec<(usize, usize)> = if selection.all {
-        (0..variants).flat_map(|v| counts.iter().map(move |n| (v, *n))).collect()
+        (0..variants)
+            .flat_map(|v| counts.iter().map(move |n| (v, *n)))
+            .collect()
     } else {
         let turn = |i: usize| (i % variants, counts[(i + nth) % counts.len()]);
-        (0..if counts.is_empty() { 0 } else { variants.max(counts.len()) }).map(turn).collect()
+        (0..if counts.is_empty() {
+            0
+        } else {
+            variants.max(counts.len())
+        })
+            .map(turn)
+            .collect()
     };
     let runs = runs.into_iter().enumerate();
-    runs.flat_map(|(i, (variant, gpus))| (0..LEVELS.len()).map(move |level| (i, variant, gpus, level)))
-        .map(|(i, variant, gpus, level)| case(variant, i + level, gpus, level))
-        .collect()
+    runs.flat_map(|(i, (variant, gpus))| {
+        (0..LEVELS.len()).map(move |level| (i, variant, gpus, level))
+    })
+    .map(|(i, variant, gpus, level)| case(variant, i + level, gpus, level))
+    .collect()
 }
 
 fn healthy_cases(healthy: &Arc<HealthyMachine>, selection: &Selection) -> Vec<Case> {
@@ -103,7 +137,12 @@ fn healthy_cases(healthy: &Arc<HealthyMachine>, selection: &Selection) -> Vec<Ca
     };
     let wanted = !selection.part || healthy.gpus <= PART_MAX_HEALTHY;
     let subject = Subject::Healthy(Arc::clone(healthy));
-    let one = |level| Case { subject: subject.clone(), level, gpus: healthy.gpus, alone: false };
+    let one = |level| Case {
+        subject: subject.clone(),
+        level,
+        gpus: healthy.gpus,
+        alone: false,
+    };
     levels.filter(|_| wanted).map(one).collect()
 }
 
@@ -120,7 +159,9 @@ impl Case {
     /// Whether its run mostly waits, for a deadline or for a GPU that initialises slowly.
     #[must_use]
     pub fn mostly_waits(&self) -> bool {
-        ["hang", "slow-start"].iter().any(|word| self.name().contains(word))
+        ["hang", "slow-start"]
+            .iter()
+            .any(|word| self.name().contains(word))
     }
 
     /// The part of the table that it is in.
@@ -139,7 +180,11 @@ impl Case {
         match &self.subject {
             Subject::Fault(class, variant, pair) => {
                 let variant = class.variant_name(*variant);
-                let variant = if variant.is_empty() { variant } else { format!(" {variant}") };
+                let variant = if variant.is_empty() {
+                    variant
+                } else {
+                    format!(" {variant}")
+                };
                 format!("{}{variant} {pair} {level} {gpus} GPUs", class.id)
             }
             Subject::Healthy(healthy) => format!("{} {level} {gpus} GPUs", healthy.name),
@@ -167,7 +212,10 @@ impl Case {
         if let Subject::Fault(class, ..) = &self.subject
             && self.alone
         {
-            words.extend(["--only".to_owned(), [&class.blamed[..], &class.needs].concat().join(",")]);
+            words.extend([
+                "--only".to_owned(),
+                [&class.blamed[..], &class.needs].concat().join(","),
+            ]);
         }
         words
     }

@@ -60,21 +60,28 @@ impl FaultClass {
     /// # Errors
     /// If a file cannot be read, or a class is invalid.
     pub fn all() -> Result<Vec<Self>> {
-        super::tables("class")?.into_iter().map(|(file, table)| Self::from_table(&file, table)).collect()
+        super::tables("class")?
+            .into_iter()
+            .map(|(file, table)| Self::from_table(&file, table))
+            .collect()
     }
 
     pub(super) fn from_table(file: &str, mut table: Table) -> Result<Self> {
         let id = text(&table, "id").unwrap_or_default();
-        let wrong = |why: String| Error::Scenario { path: format!("{file}: class {id:?}").into(), why };
+        let wrong = |why: String| Error::Scenario {
+            path: format!("{file}: class {id:?}").into(),
+            why,
+        };
         let known = [
-            "id", "what", "quick", "standard", "full", "blamed", "needs", "least", "most", "on", "differs", "fault",
-            "vary", "each", "set",
+            "id", "what", "quick", "standard", "full", "blamed", "needs", "least", "most", "on",
+            "differs", "fault", "vary", "each", "set",
         ];
         if let Some(key) = table.keys().find(|key| !known.contains(&key.as_str())) {
             return Err(wrong(format!("{key} is no key of a class")));
         }
         let claim = |level: &str| {
-            let claim = text(&table, level).ok_or_else(|| wrong(format!("says nothing about {level}")))?;
+            let claim =
+                text(&table, level).ok_or_else(|| wrong(format!("says nothing about {level}")))?;
             Claim::parse(&claim).map_err(wrong)
         };
         let claims = [claim(LEVELS[0])?, claim(LEVELS[1])?, claim(LEVELS[2])?];
@@ -82,15 +89,21 @@ impl FaultClass {
         if blamed.is_empty() && claims.iter().any(|c| matches!(c, Claim::Found(_))) {
             return Err(wrong("names no test that finds it".to_owned()));
         }
-        let what = text(&table, "what").ok_or_else(|| wrong("does not say what is wrong".to_owned()))?;
-        let faults = table.remove("fault").and_then(|v| v.try_into::<Vec<Table>>().ok()).unwrap_or_default();
+        let what =
+            text(&table, "what").ok_or_else(|| wrong("does not say what is wrong".to_owned()))?;
+        let faults = table
+            .remove("fault")
+            .and_then(|v| v.try_into::<Vec<Table>>().ok())
+            .unwrap_or_default();
         let vary = match table.remove("vary") {
             Some(Value::Table(vary)) => vary.into_iter().collect(),
             _ => Vec::new(),
         };
         let vary = vary.into_iter().map(|(key, values)| match values {
             Value::Array(values) if !values.is_empty() && !faults.is_empty() => Ok((key, values)),
-            _ => Err(wrong(format!("vary.{key} is no list, or there is no fault"))),
+            _ => Err(wrong(format!(
+                "vary.{key} is no list, or there is no fault"
+            ))),
         });
         let differs = match table.remove("differs") {
             Some(Value::Table(differs)) => differs,
@@ -101,7 +114,10 @@ impl FaultClass {
         }
         let vary = vary.collect::<Result<Vec<_>>>()?;
         let on = text(&table, "on").unwrap_or_else(|| "epyc-8x4090".to_owned());
-        let (min_gpus, max_gpus) = (number(&table, "least").unwrap_or(2), number(&table, "most").unwrap_or(64));
+        let (min_gpus, max_gpus) = (
+            number(&table, "least").unwrap_or(2),
+            number(&table, "most").unwrap_or(64),
+        );
         Ok(Self {
             id: id.clone(),
             chapter: file.to_owned(),
@@ -140,8 +156,13 @@ impl FaultClass {
     /// The name of a variant: `engine=ce way=write`.
     #[must_use]
     pub fn variant_name(&self, nth: usize) -> String {
-        let one = |(key, value): (&str, &Value)| format!("{key}={}", value.to_string().trim_matches('"'));
-        self.variant(nth).into_iter().map(one).collect::<Vec<_>>().join(" ")
+        let one =
+            |(key, value): (&str, &Value)| format!("{key}={}", value.to_string().trim_matches('"'));
+        self.variant(nth)
+            .into_iter()
+            .map(one)
+            .collect::<Vec<_>>()
+            .join(" ")
     }
 
     /// The scenario of a variant with `gpus` GPUs, placed at `pair`.
@@ -151,19 +172,30 @@ impl FaultClass {
     pub fn scenario(&self, nth: usize, gpus: usize, pair: GpuPair) -> Result<Scenario> {
         let mut faults = self.faults.clone();
         if let Some(last) = faults.last_mut() {
-            last.extend(self.variant(nth).into_iter().map(|(key, value)| (key.to_owned(), value.clone())));
+            last.extend(
+                self.variant(nth)
+                    .into_iter()
+                    .map(|(key, value)| (key.to_owned(), value.clone())),
+            );
         }
         let mut own = self.differs.clone();
         own.insert("on".to_owned(), Value::String(self.on.clone()));
         if !faults.is_empty() {
-            own.insert("fault".to_owned(), Value::Array(faults.into_iter().map(Value::Table).collect()));
+            own.insert(
+                "fault".to_owned(),
+                Value::Array(faults.into_iter().map(Value::Table).collect()),
+            );
         }
         pair.substitute(&mut own);
         let scenario = Scenario::of(own)?.gpus(gpus).set(&self.settings);
         if let Some(each) = self.each {
             return HealthyMachine::switched(gpus, each).in_matching_machine(scenario);
         }
-        if scenario.has_nvlink() { HealthyMachine::guest(gpus).in_matching_machine(scenario) } else { Ok(scenario) }
+        if scenario.has_nvlink() {
+            HealthyMachine::guest(gpus).in_matching_machine(scenario)
+        } else {
+            Ok(scenario)
+        }
     }
 }
 
@@ -196,12 +228,18 @@ impl GpuPair {
     pub fn nth(nth: usize, gpus: usize) -> Self {
         let from = (nth * 7 + nth / 3) % gpus.max(1);
         let further = 1 + (nth * 5 + nth / 2) % gpus.saturating_sub(1).max(1);
-        Self { from, to: (from + further) % gpus.max(1), gpus }
+        Self {
+            from,
+            to: (from + further) % gpus.max(1),
+            gpus,
+        }
     }
 
     /// The first GPU outside the pair; with two GPUs there is none, and the last GPU is used instead.
     fn third(self) -> usize {
-        (0..self.gpus).find(|gpu| ![self.from, self.to].contains(gpu)).unwrap_or(self.gpus.saturating_sub(1))
+        (0..self.gpus)
+            .find(|gpu| ![self.from, self.to].contains(gpu))
+            .unwrap_or(self.gpus.saturating_sub(1))
     }
 
     fn placeholder_value(self, word: &str) -> Option<Value> {
@@ -220,7 +258,9 @@ impl GpuPair {
 
     /// Replaces placeholders by their values.
     pub fn substitute(self, table: &mut Table) {
-        table.iter_mut().for_each(|(_, value)| self.substitute_value(value));
+        table
+            .iter_mut()
+            .for_each(|(_, value)| self.substitute_value(value));
     }
 
     fn substitute_value(self, value: &mut Value) {
@@ -230,7 +270,9 @@ impl GpuPair {
                     *value = meant;
                 }
             }
-            Value::Array(values) => values.iter_mut().for_each(|value| self.substitute_value(value)),
+            Value::Array(values) => values
+                .iter_mut()
+                .for_each(|value| self.substitute_value(value)),
             Value::Table(table) => self.substitute(table),
             _ => {}
         }

@@ -33,23 +33,39 @@ impl HealthyMachine {
     /// # Errors
     /// If a file cannot be read, or a machine is invalid.
     pub fn all() -> Result<Vec<Self>> {
-        super::tables("healthy")?.into_iter().map(|(file, table)| Self::from_table(&file, table)).collect()
+        super::tables("healthy")?
+            .into_iter()
+            .map(|(file, table)| Self::from_table(&file, table))
+            .collect()
     }
 
     fn from_table(file: &str, table: Table) -> Result<Self> {
         let name = text(&table, "name").unwrap_or_default();
-        let wrong = |why: String| Error::Scenario { path: format!("{file}: {name:?}").into(), why };
+        let wrong = |why: String| Error::Scenario {
+            path: format!("{file}: {name:?}").into(),
+            why,
+        };
         let known = [
-            "name", "what", "expect", "on", "gpus", "rate", "machine", "figures", "fault", "event", "set", "layout",
-            "each", "sockets", "link", "best", "iommu", "cmdline", "image", "bar1_mib", "rebar", "display",
+            "name", "what", "expect", "on", "gpus", "rate", "machine", "figures", "fault", "event",
+            "set", "layout", "each", "sockets", "link", "best", "iommu", "cmdline", "image",
+            "bar1_mib", "rebar", "display",
         ];
         if let Some(key) = table.keys().find(|key| !known.contains(&key.as_str())) {
             return Err(wrong(format!("{key} is no key of a machine")));
         }
-        let gpus = number(&table, "gpus").ok_or_else(|| wrong("does not say how many GPUs".to_owned()))?;
-        let what = text(&table, "what").ok_or_else(|| wrong("does not say what it is there for".to_owned()))?;
+        let gpus =
+            number(&table, "gpus").ok_or_else(|| wrong("does not say how many GPUs".to_owned()))?;
+        let what = text(&table, "what")
+            .ok_or_else(|| wrong("does not say what it is there for".to_owned()))?;
         let expect = text(&table, "expect").unwrap_or_else(|| "PASS".to_owned());
-        Ok(Self { what, expect, gpus, settings: words(&table, "set"), name: name.clone(), table })
+        Ok(Self {
+            what,
+            expect,
+            gpus,
+            settings: words(&table, "set"),
+            name: name.clone(),
+            table,
+        })
     }
 
     /// The scenario, in the modelled machine that matches it.
@@ -61,14 +77,28 @@ impl HealthyMachine {
         let on = text(&self.table, "on").unwrap_or_else(|| "epyc-8x4090".to_owned());
         own.insert("on".to_owned(), Value::String(on));
         for key in ["machine", "figures", "fault", "event"] {
-            own.extend(self.table.get(key).map(|value| (key.to_owned(), value.clone())));
+            own.extend(
+                self.table
+                    .get(key)
+                    .map(|value| (key.to_owned(), value.clone())),
+            );
         }
-        let rate = self.table.get("rate").and_then(Value::as_float).unwrap_or(1.0);
+        let rate = self
+            .table
+            .get("rate")
+            .and_then(Value::as_float)
+            .unwrap_or(1.0);
         let scenario = Scenario::of(own)?.gpus(self.gpus).scaled(rate);
         // The tables are for a ring that crosses the sockets.
         let one = number(&self.table, "sockets").unwrap_or(1) == 1;
-        let faster = if one { scenario.same_socket_speedup() } else { 1.0 };
-        Ok(self.in_matching_machine(scenario.collectives_scaled(faster, &["p2p"]))?.set(&self.settings))
+        let faster = if one {
+            scenario.same_socket_speedup()
+        } else {
+            1.0
+        };
+        Ok(self
+            .in_matching_machine(scenario.collectives_scaled(faster, &["p2p"]))?
+            .set(&self.settings))
     }
 
     /// The same GPUs in the machine built from this plan.
@@ -77,13 +107,23 @@ impl HealthyMachine {
         let integer = |n: usize| Value::Integer(i64::try_from(n).unwrap_or_default());
         let numa = (0..plan.gpus).map(|gpu| integer(plan.socket(gpu)));
         let (speed, width) = plan.link;
-        let pcie = [("gen", i64::from(speed)), ("width", i64::from(width)), ("idle_gen", 1)];
-        let pcie: Table = pcie.into_iter().map(|(key, n)| (key.to_owned(), Value::Integer(n))).collect();
+        let pcie = [
+            ("gen", i64::from(speed)),
+            ("width", i64::from(width)),
+            ("idle_gen", 1),
+        ];
+        let pcie: Table = pcie
+            .into_iter()
+            .map(|(key, n)| (key.to_owned(), Value::Integer(n)))
+            .collect();
         let scenario = scenario
             .machine("bdf", plan.addresses())
             .machine("sockets", integer(plan.sockets))
             .machine("numa", numa.collect::<Vec<_>>())
-            .machine("bar1_mib", Value::Integer(i64::try_from(plan.bar1_mib).unwrap_or_default()))
+            .machine(
+                "bar1_mib",
+                Value::Integer(i64::try_from(plan.bar1_mib).unwrap_or_default()),
+            )
             .machine("pcie", Value::Table(pcie));
         Ok(scenario.within(plan.machine()))
     }
@@ -94,7 +134,14 @@ impl HealthyMachine {
             iommu = \"none\"\nbar1_mib = 262144\nrebar = false\n";
         let table = text.parse().expect("it is TOML");
         let (name, what, expect) = ("guest".to_owned(), String::new(), "PASS".to_owned());
-        Self { name, what, expect, gpus, settings: Vec::new(), table }
+        Self {
+            name,
+            what,
+            expect,
+            gpus,
+            settings: Vec::new(),
+            table,
+        }
     }
 
     /// A machine with `each` GPUs behind each of its PCIe switches.
@@ -102,14 +149,29 @@ impl HealthyMachine {
         let text = format!("layout = \"switches\"\neach = {each}\nsockets = 2\n");
         let table = text.parse().expect("it is TOML");
         let (name, what, expect) = ("switches".to_owned(), String::new(), "PASS".to_owned());
-        Self { name, what, expect, gpus, settings: Vec::new(), table }
+        Self {
+            name,
+            what,
+            expect,
+            gpus,
+            settings: Vec::new(),
+            table,
+        }
     }
 
     fn plan(&self, scenario: &Scenario) -> Result<MachinePlan> {
-        let wrong = |why: &str| Error::Scenario { path: self.name.clone().into(), why: why.to_owned() };
+        let wrong = |why: &str| Error::Scenario {
+            path: self.name.clone().into(),
+            why: why.to_owned(),
+        };
         let pair = |key: &str, or: (u8, u8)| -> Result<(u8, u8)> {
-            let Some(value) = self.table.get(key) else { return Ok(or) };
-            let pair = value.clone().try_into::<[u8; 2]>().map_err(|e| wrong(&e.to_string()))?;
+            let Some(value) = self.table.get(key) else {
+                return Ok(or);
+            };
+            let pair = value
+                .clone()
+                .try_into::<[u8; 2]>()
+                .map_err(|e| wrong(&e.to_string()))?;
             Ok((pair[0], pair[1]))
         };
         let layout = match text(&self.table, "layout").as_deref() {
@@ -132,7 +194,10 @@ impl HealthyMachine {
         };
         let table = scenario.machine_table();
         let link = pair("link", (4, 16))?;
-        let device = table.get("pci_ids").and_then(Value::as_array).and_then(|ids| ids.first()?.as_integer());
+        let device = table
+            .get("pci_ids")
+            .and_then(Value::as_array)
+            .and_then(|ids| ids.first()?.as_integer());
         let model = text(&table, "name").unwrap_or_default();
         Ok(MachinePlan {
             gpus: self.gpus,
@@ -144,7 +209,12 @@ impl HealthyMachine {
             cmdline,
             image: flag("image", true),
             driver: scenario.version().to_owned(),
-            gpu: (device.and_then(|id| u16::try_from(id >> 16).ok()).unwrap_or_default(), model),
+            gpu: (
+                device
+                    .and_then(|id| u16::try_from(id >> 16).ok())
+                    .unwrap_or_default(),
+                model,
+            ),
             display: flag("display", true),
             bar1_mib: number(&self.table, "bar1_mib").unwrap_or(32768) as u64,
             rebar: flag("rebar", true),

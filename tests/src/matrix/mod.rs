@@ -31,9 +31,14 @@ fn tables(name: &str) -> Result<Vec<(String, Table)>> {
     files.sort();
     let mut all = Vec::new();
     for file in files {
-        let stem = file.file_stem().map(|s| s.to_string_lossy().into_owned()).unwrap_or_default();
+        let stem = file
+            .file_stem()
+            .map(|s| s.to_string_lossy().into_owned())
+            .unwrap_or_default();
         let listed = read(&file)?.remove(name);
-        let listed = listed.and_then(|v| v.try_into::<Vec<Table>>().ok()).unwrap_or_default();
+        let listed = listed
+            .and_then(|v| v.try_into::<Vec<Table>>().ok())
+            .unwrap_or_default();
         all.extend(listed.into_iter().map(|table| (stem.clone(), table)));
     }
     Ok(all)
@@ -47,12 +52,19 @@ fn text(table: &Table, key: &str) -> Option<String> {
 /// The words of a key that is a list.
 fn words(table: &Table, key: &str) -> Vec<String> {
     let listed = table.get(key).and_then(Value::as_array);
-    listed.into_iter().flatten().filter_map(|v| Some(v.as_str()?.to_owned())).collect()
+    listed
+        .into_iter()
+        .flatten()
+        .filter_map(|v| Some(v.as_str()?.to_owned()))
+        .collect()
 }
 
 /// The whole number of a key.
 fn number(table: &Table, key: &str) -> Option<usize> {
-    table.get(key).and_then(Value::as_integer).and_then(|n| usize::try_from(n).ok())
+    table
+        .get(key)
+        .and_then(Value::as_integer)
+        .and_then(|n| usize::try_from(n).ok())
 }
 
 #[cfg(test)]
@@ -65,10 +77,21 @@ mod tests {
     #[test]
     fn classes_and_machines_have_names_of_their_own_and_say_what_they_are() {
         let (classes, healthy) = (FaultClass::all().unwrap(), HealthyMachine::all().unwrap());
-        let names: Vec<_> = classes.iter().map(|c| &c.id).chain(healthy.iter().map(|h| &h.name)).collect();
-        assert_eq!(names.iter().collect::<BTreeSet<_>>().len(), names.len(), "{names:?}");
+        let names: Vec<_> = classes
+            .iter()
+            .map(|c| &c.id)
+            .chain(healthy.iter().map(|h| &h.name))
+            .collect();
+        assert_eq!(
+            names.iter().collect::<BTreeSet<_>>().len(),
+            names.len(),
+            "{names:?}"
+        );
         assert!(classes.iter().all(|c| !c.what.ends_with('.')));
-        assert!(classes.iter().map(FaultClass::variants).sum::<usize>() >= 120, "fewer faults than promised");
+        assert!(
+            classes.iter().map(FaultClass::variants).sum::<usize>() >= 120,
+            "fewer faults than promised"
+        );
         assert!(healthy.len() >= 40, "fewer machines than promised");
     }
 
@@ -79,7 +102,12 @@ mod tests {
             let scenario = case.scenario().unwrap();
             assert_eq!(scenario.count(), case.gpus, "{}", case.full_name());
             let model = simgpu_model::Scenario::parse(&scenario.text());
-            assert!(model.is_ok(), "{}: {}", case.full_name(), model.unwrap_err());
+            assert!(
+                model.is_ok(),
+                "{}: {}",
+                case.full_name(),
+                model.unwrap_err()
+            );
         }
     }
 
@@ -91,7 +119,10 @@ mod tests {
             for level in 0..LEVELS.len() {
                 let here: Vec<_> = of(level).filter(|c| c.name() == class.id).collect();
                 let counts: BTreeSet<_> = here.iter().map(|c| c.gpus).collect();
-                let wanted = GPUS.iter().filter(|n| (class.min_gpus..=class.max_gpus).contains(n)).count();
+                let wanted = GPUS
+                    .iter()
+                    .filter(|n| (class.min_gpus..=class.max_gpus).contains(n))
+                    .count();
                 assert_eq!(counts.len(), wanted, "{}", class.id);
                 assert!(here.len() >= class.variants(), "{}", class.id);
             }
@@ -114,16 +145,24 @@ mod tests {
         ] {
             let text = good.replace(from, to);
             assert_ne!(text, good);
-            assert!(matches!(class(&text), Err(Error::Scenario { .. })), "{text}");
+            assert!(
+                matches!(class(&text), Err(Error::Scenario { .. })),
+                "{text}"
+            );
         }
     }
 
     /// A case of a class that level quick does not find.
     fn case(level: usize) -> Case {
-        let selection = Selection { names: vec!["reorder".to_owned()], ..Selection::default() };
+        let selection = Selection {
+            names: vec!["reorder".to_owned()],
+            ..Selection::default()
+        };
         let cases = cases(&selection).unwrap();
         let found = cases.into_iter().find(|case| case.level == level).unwrap();
-        let Subject::Fault(class, ..) = &found.subject else { panic!("reorder is a fault") };
+        let Subject::Fault(class, ..) = &found.subject else {
+            panic!("reorder is a fault")
+        };
         assert!(matches!(class.claims[0], Claim::Not(_)) && class.claims[1].is_found());
         found
     }
@@ -131,17 +170,32 @@ mod tests {
     #[test]
     fn a_fault_that_passes_is_false_only_where_the_level_claims_to_find_it() {
         let order = ["p2p-order".to_owned()];
-        assert_eq!(Assessment::of(&case(0), "PASS", &[]), Assessment::NotCovered);
-        assert_eq!(Assessment::of(&case(0), "FAIL", &order), Assessment::Unclaimed);
+        assert_eq!(
+            Assessment::of(&case(0), "PASS", &[]),
+            Assessment::NotCovered
+        );
+        assert_eq!(
+            Assessment::of(&case(0), "FAIL", &order),
+            Assessment::Unclaimed
+        );
         assert_eq!(Assessment::of(&case(1), "PASS", &[]), Assessment::FalsePass);
         assert_eq!(Assessment::of(&case(1), "FAIL", &order), Assessment::Right);
-        assert_eq!(Assessment::of(&case(1), "FAIL", &["cuda".to_owned()]), Assessment::WrongTest);
-        assert_eq!(Assessment::of(&case(1), "DEGRADED", &order), Assessment::WrongVerdict);
+        assert_eq!(
+            Assessment::of(&case(1), "FAIL", &["cuda".to_owned()]),
+            Assessment::WrongTest
+        );
+        assert_eq!(
+            Assessment::of(&case(1), "DEGRADED", &order),
+            Assessment::WrongVerdict
+        );
     }
 
     #[test]
     fn a_healthy_machine_without_its_verdict_is_a_false_fail() {
-        let selection = Selection { names: vec!["4090-8".to_owned()], ..Selection::default() };
+        let selection = Selection {
+            names: vec!["4090-8".to_owned()],
+            ..Selection::default()
+        };
         let case = cases(&selection).unwrap().remove(0);
         assert_eq!(Assessment::of(&case, "PASS", &[]), Assessment::Right);
         for verdict in ["DEGRADED", "FAIL", "ERROR", "none"] {
@@ -155,12 +209,30 @@ mod tests {
             let case = case(level);
             let assessment = Assessment::of(&case, verdict, &[]);
             let (verdict, blamed, text) = (verdict.to_owned(), Vec::new(), String::new());
-            CaseResult { case, verdict, blamed, text, seconds: 0.0, assessment }
+            CaseResult {
+                case,
+                verdict,
+                blamed,
+                text,
+                seconds: 0.0,
+                assessment,
+            }
         };
         let all = [result(0, "PASS"), result(1, "PASS")];
         let (text, counts) = (table(&all), counts(&all));
-        assert!(text.contains("P!") && text.contains("false PASS: reorder"), "{text}");
-        assert_eq!((counts.false_pass, counts.not_covered, counts.runs, counts.all_right()), (1, 1, 2, false));
+        assert!(
+            text.contains("P!") && text.contains("false PASS: reorder"),
+            "{text}"
+        );
+        assert_eq!(
+            (
+                counts.false_pass,
+                counts.not_covered,
+                counts.runs,
+                counts.all_right()
+            ),
+            (1, 1, 2, false)
+        );
     }
 
     /// `matrix --page` prints the text between the page's marks.
@@ -169,6 +241,9 @@ mod tests {
         let path = crate::workspace().join("docs/what-each-level-rules-out.md");
         let text = std::fs::read_to_string(&path).unwrap();
         let block = format!("<!-- classes -->\n{}\n<!-- /classes -->\n", page().unwrap());
-        assert!(text.contains(&block), "docs/what-each-level-rules-out.md lacks what `matrix --page` prints:\n{block}");
+        assert!(
+            text.contains(&block),
+            "docs/what-each-level-rules-out.md lacks what `matrix --page` prints:\n{block}"
+        );
     }
 }

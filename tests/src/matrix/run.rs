@@ -13,8 +13,15 @@ const WAITING_WORKERS: usize = 6;
 
 /// Lets the program judge all cases, `workers` at a time, and in addition those that mostly wait; calls `report` for each
 /// one when it ends. Returns the results in the cases' order.
-pub fn run(cases: &[Case], workers: usize, report: impl Fn(usize, &CaseResult) + Sync) -> Vec<CaseResult> {
-    let (wait, work): (Vec<_>, Vec<_>) = cases.iter().enumerate().partition(|(_, case)| case.mostly_waits());
+pub fn run(
+    cases: &[Case],
+    workers: usize,
+    report: impl Fn(usize, &CaseResult) + Sync,
+) -> Vec<CaseResult> {
+    let (wait, work): (Vec<_>, Vec<_>) = cases
+        .iter()
+        .enumerate()
+        .partition(|(_, case)| case.mostly_waits());
     let done = AtomicUsize::new(0);
     let one = |(nth, case): &(usize, &Case)| {
         let result = validate_case(case);
@@ -32,7 +39,11 @@ pub fn run(cases: &[Case], workers: usize, report: impl Fn(usize, &CaseResult) +
 }
 
 /// Calls `one` for each item, `workers` at a time, and returns the results in the order in which they were completed.
-pub fn parallel_map<T: Sync, R: Send>(workers: usize, items: &[T], one: impl Fn(&T) -> R + Sync) -> Vec<R> {
+pub fn parallel_map<T: Sync, R: Send>(
+    workers: usize,
+    items: &[T],
+    one: impl Fn(&T) -> R + Sync,
+) -> Vec<R> {
     let (next, all) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     let work = || {
         while let Some(item) = items.get(next.fetch_add(1, Ordering::Relaxed)) {
@@ -48,7 +59,9 @@ fn validate_case(case: &Case) -> CaseResult {
     let began = Instant::now();
     let words = case.arguments();
     let words: Vec<_> = words.iter().map(String::as_str).collect();
-    let validated = case.scenario().and_then(|scenario| validate(&scenario, &words));
+    let validated = case
+        .scenario()
+        .and_then(|scenario| validate(&scenario, &words));
     let seconds = began.elapsed().as_secs_f64();
     match validated {
         Ok(validated) => case_result(case, &validated, seconds),
@@ -70,7 +83,14 @@ fn case_result(case: &Case, validated: &ValidatorRun, seconds: f64) -> CaseResul
     let blamed: Vec<_> = validated.fails().into_iter().map(str::to_owned).collect();
     let assessment = Assessment::of(case, validated.verdict(), &blamed);
     let text = format!("{}\n{}", validated.text, validated.log);
-    CaseResult { case: case.clone(), verdict: validated.verdict().to_owned(), blamed, text, seconds, assessment }
+    CaseResult {
+        case: case.clone(),
+        verdict: validated.verdict().to_owned(),
+        blamed,
+        text,
+        seconds,
+        assessment,
+    }
 }
 
 /// Whether a verdict is right.
@@ -133,7 +153,9 @@ impl Assessment {
             Claim::Not(_) => Self::Unclaimed,
             Claim::Found(_) if verdict == "PASS" => Self::FalsePass,
             Claim::Found(verdicts) if !verdicts.iter().any(|v| v == verdict) => Self::WrongVerdict,
-            Claim::Found(_) if !class.blamed.iter().any(|id| blamed.contains(id)) => Self::WrongTest,
+            Claim::Found(_) if !class.blamed.iter().any(|id| blamed.contains(id)) => {
+                Self::WrongTest
+            }
             Claim::Found(_) => Self::Right,
         }
     }

@@ -30,9 +30,16 @@ pub struct MatrixCounts {
 /// Counts a run.
 #[must_use]
 pub fn counts(results: &[CaseResult]) -> MatrixCounts {
-    let count = |assessments: &[Assessment]| results.iter().filter(|s| assessments.contains(&s.assessment)).count();
+    let count = |assessments: &[Assessment]| {
+        results
+            .iter()
+            .filter(|s| assessments.contains(&s.assessment))
+            .count()
+    };
     let different = |healthy: bool| {
-        let of = results.iter().filter(|s| (s.case.chapter() == "healthy machines") == healthy);
+        let of = results
+            .iter()
+            .filter(|s| (s.case.chapter() == "healthy machines") == healthy);
         let name = |s: &CaseResult| s.case.full_name().replace(LEVELS[s.case.level], "");
         of.map(name).collect::<BTreeSet<_>>().len()
     };
@@ -42,7 +49,11 @@ pub fn counts(results: &[CaseResult]) -> MatrixCounts {
         runs: results.len(),
         false_pass: count(&[Assessment::FalsePass]),
         false_fail: count(&[Assessment::FalseFail]),
-        otherwise_wrong: count(&[Assessment::WrongVerdict, Assessment::WrongTest, Assessment::NoReport]),
+        otherwise_wrong: count(&[
+            Assessment::WrongVerdict,
+            Assessment::WrongTest,
+            Assessment::NoReport,
+        ]),
         not_covered: count(&[Assessment::NotCovered]),
     }
 }
@@ -57,13 +68,21 @@ impl MatrixCounts {
 
 impl fmt::Display for MatrixCounts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{} faults and {} healthy machines, {} runs", self.faults, self.healthy, self.runs)?;
+        writeln!(
+            f,
+            "{} faults and {} healthy machines, {} runs",
+            self.faults, self.healthy, self.runs
+        )?;
         writeln!(
             f,
             "false PASS {}   false FAIL {}   otherwise wrong {}",
             self.false_pass, self.false_fail, self.otherwise_wrong
         )?;
-        write!(f, "passed at a level that does not look for them: {}", self.not_covered)
+        write!(
+            f,
+            "passed at a level that does not look for them: {}",
+            self.not_covered
+        )
     }
 }
 
@@ -81,7 +100,11 @@ pub fn table(results: &[CaseResult]) -> String {
             chapter = first.case.chapter();
             text.push_str(&heading(chapter, chapter == "healthy machines"));
         }
-        let counts: &[usize] = if chapter == "healthy machines" { &[0] } else { &GPUS };
+        let counts: &[usize] = if chapter == "healthy machines" {
+            &[0]
+        } else {
+            &GPUS
+        };
         let columns = (0..LEVELS.len()).map(|level| {
             let cell = |gpus: &usize| format!(" {:>3}", cell(&of, level, *gpus));
             counts.iter().map(cell).collect::<String>()
@@ -89,8 +112,15 @@ pub fn table(results: &[CaseResult]) -> String {
         text.push_str(format!("{name:<34}{}\n", columns.collect::<Vec<_>>().join("  ")).as_str());
     }
     for wrong in results.iter().filter(|s| !s.assessment.is_right()) {
-        let (name, word, verdict) = (wrong.case.full_name(), wrong.assessment.description(), &wrong.verdict);
-        text.push_str(&format!("{word}: {name}: {verdict} {}\n", wrong.blamed.join(" ")));
+        let (name, word, verdict) = (
+            wrong.case.full_name(),
+            wrong.assessment.description(),
+            &wrong.verdict,
+        );
+        text.push_str(&format!(
+            "{word}: {name}: {verdict} {}\n",
+            wrong.blamed.join(" ")
+        ));
     }
     text
 }
@@ -107,9 +137,15 @@ fn heading(chapter: &str, healthy: bool) -> String {
 
 /// All verdicts of a level and a number of GPUs (0: any), each letter once.
 fn cell(of: &[&CaseResult], level: usize, gpus: usize) -> String {
-    let here = of.iter().filter(|s| s.case.level == level && (gpus == 0 || s.case.gpus == gpus));
+    let here = of
+        .iter()
+        .filter(|s| s.case.level == level && (gpus == 0 || s.case.gpus == gpus));
     let letters: BTreeSet<_> = here.map(|s| letter(s)).collect();
-    if letters.is_empty() { "-".to_owned() } else { letters.into_iter().collect() }
+    if letters.is_empty() {
+        "-".to_owned()
+    } else {
+        letters.into_iter().collect()
+    }
 }
 
 fn letter(result: &CaseResult) -> String {
@@ -146,11 +182,18 @@ pub fn page() -> Result<String> {
             chapter = &class.chapter;
             let columns = LEVELS.join(" | ");
             let title = title(chapter);
-            text.push_str(&format!("\n### {title}\n\n| fault | {columns} | found by |\n|---|---|---|---|---|\n"));
+            text.push_str(&format!(
+                "\n### {title}\n\n| fault | {columns} | found by |\n|---|---|---|---|---|\n"
+            ));
         }
         let cells: Vec<_> = class.claims.iter().map(claim_cell).collect();
         let tests: Vec<_> = class.blamed.iter().map(|id| format!("`{id}`")).collect();
-        text.push_str(&format!("| {} | {} | {} |\n", class.what, cells.join(" | "), tests.join(", ")));
+        text.push_str(&format!(
+            "| {} | {} | {} |\n",
+            class.what,
+            cells.join(" | "),
+            tests.join(", ")
+        ));
     }
     text.push_str(&not_covered_text(&classes));
     Ok(text)
@@ -160,7 +203,10 @@ pub fn page() -> Result<String> {
 fn title(chapter: &str) -> String {
     let words = chapter.replace('-', " ");
     let mut letters = words.chars();
-    letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default()
+    letters
+        .next()
+        .map(|first| first.to_uppercase().chain(letters).collect())
+        .unwrap_or_default()
 }
 
 fn claim_cell(claim: &Claim) -> String {
@@ -179,7 +225,11 @@ fn not_covered_text(classes: &[FaultClass]) -> String {
             Claim::Found(_) => None,
         });
         let lines: String = lines.collect();
-        let lines = if lines.is_empty() { "Of these faults it finds all.\n".to_owned() } else { lines };
+        let lines = if lines.is_empty() {
+            "Of these faults it finds all.\n".to_owned()
+        } else {
+            lines
+        };
         text.push_str(&format!("\n### What {level} cannot see\n\n{lines}"));
     }
     text

@@ -48,15 +48,22 @@ impl Libraries {
     pub fn built() -> Result<&'static Self> {
         static BUILT: OnceLock<Result<Libraries>> = OnceLock::new();
         let named = || env::var_os("FIRSTLIGHT_SIMULATED").map(PathBuf::from);
-        once(&BUILT, || Ok(Self::in_folder(&named().map_or_else(build, Ok)?)))
+        once(&BUILT, || {
+            Ok(Self::in_folder(&named().map_or_else(build, Ok)?))
+        })
     }
 
     /// The libraries that the compiler left in this folder.
     #[must_use]
     pub fn in_folder(folder: &Path) -> Self {
-        let [cuda, nvml, nccl, verbs] =
-            ["cuda", "nvml", "nccl", "verbs"].map(|name| folder.join(format!("libsimgpu_{name}.so")));
-        Self { cuda, nvml, nccl, verbs }
+        let [cuda, nvml, nccl, verbs] = ["cuda", "nvml", "nccl", "verbs"]
+            .map(|name| folder.join(format!("libsimgpu_{name}.so")));
+        Self {
+            cuda,
+            nvml,
+            nccl,
+            verbs,
+        }
     }
 }
 
@@ -69,9 +76,15 @@ pub(super) fn program() -> Result<&'static PathBuf> {
     once(&BUILT, || Ok(build()?.join("firstlight")))
 }
 
-fn once<T>(cell: &'static OnceLock<Result<T>>, make: impl FnOnce() -> Result<T>) -> Result<&'static T> {
+fn once<T>(
+    cell: &'static OnceLock<Result<T>>,
+    make: impl FnOnce() -> Result<T>,
+) -> Result<&'static T> {
     let made = cell.get_or_init(make);
-    made.as_ref().map_err(|e| Error::Program { program: "cargo build".into(), why: e.to_string() })
+    made.as_ref().map_err(|e| Error::Program {
+        program: "cargo build".into(),
+        why: e.to_string(),
+    })
 }
 
 /// Builds program and libraries, and returns their folder. The test is in the selection because it brings the features that all
@@ -79,11 +92,15 @@ fn once<T>(cell: &'static OnceLock<Result<T>>, make: impl FnOnce() -> Result<T>)
 fn build() -> Result<PathBuf> {
     let target = target();
     let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    cargo.args(["build", "--locked", "--quiet", "--target-dir"]).arg(&target);
+    cargo
+        .args(["build", "--locked", "--quiet", "--target-dir"])
+        .arg(&target);
     // Cargo's description of a test's package would run the build script of ring again, and compile half of all crates again.
     let package = |name: &OsString| {
         let name = name.to_string_lossy();
-        ["CARGO_PKG_", "CARGO_MANIFEST_", "OUT_DIR"].iter().any(|prefix| name.starts_with(prefix))
+        ["CARGO_PKG_", "CARGO_MANIFEST_", "OUT_DIR"]
+            .iter()
+            .any(|prefix| name.starts_with(prefix))
     };
     for name in env::vars_os().map(|(name, _)| name).filter(package) {
         cargo.env_remove(name);
@@ -127,7 +144,11 @@ pub fn lay_out(scenario: &Scenario, libraries: &Libraries, dir: &Path) -> Result
             continue;
         }
         let mut bytes = fs::read(from).map_err(Error::file("read", from))?;
-        for symbol in scenario.without_symbols().iter().filter(|s| s.starts_with(prefix)) {
+        for symbol in scenario
+            .without_symbols()
+            .iter()
+            .filter(|s| s.starts_with(prefix))
+        {
             hide_symbol(&mut bytes, symbol)?;
         }
         // `libcuda.so.` and the complete version.
@@ -144,7 +165,11 @@ pub fn lay_out(scenario: &Scenario, libraries: &Libraries, dir: &Path) -> Result
 ///
 /// # Errors
 /// What cannot be written.
-pub(super) fn hide_host_cards(scenario: &Scenario, libraries: &Libraries, dir: &Path) -> Result<()> {
+pub(super) fn hide_host_cards(
+    scenario: &Scenario,
+    libraries: &Libraries,
+    dir: &Path,
+) -> Result<()> {
     let path = dir.join(VERBS);
     if !scenario.has_cards() {
         fs::copy(&libraries.verbs, &path).map_err(Error::file("write", path))?;
@@ -163,7 +188,14 @@ fn hide_symbol(library: &mut [u8], symbol: &str) -> Result<()> {
         }
     }
     let why = || format!("has no name {symbol}");
-    if found > 0 { Ok(()) } else { Err(Error::Archive { what: "simulated library", why: why() }) }
+    if found > 0 {
+        Ok(())
+    } else {
+        Err(Error::Archive {
+            what: "simulated library",
+            why: why(),
+        })
+    }
 }
 
 /// Writes what the kernel shows of a scenario's machine into `to`, which must not exist yet.
@@ -173,11 +205,23 @@ fn hide_symbol(library: &mut [u8], symbol: &str) -> Result<()> {
 pub fn root(scenario: &Scenario, to: &Path) -> Result<()> {
     let found = scenario.addresses();
     // A machine with an additional GPU that is dead or has no driver does not match.
-    let all = |machine: &Machine| machine.functions.iter().filter(|f| f.ids.0 == 0x10de && f.ids.2 >> 16 == 3).count();
+    let all = |machine: &Machine| {
+        machine
+            .functions
+            .iter()
+            .filter(|f| f.ids.0 == 0x10de && f.ids.2 >> 16 == 3)
+            .count()
+    };
     let fits = |machine: &Machine| gpus(machine) == found && all(machine) == found.len();
     let named = machines::ALL.iter().map(|m| m()).find(fits);
     let on_bus_0 = found.iter().all(|bdf| bdf.starts_with("0000:00:"));
-    let other = || if on_bus_0 { machines::vm_with_h200s(&found) } else { machines::epyc_with_gpus(&found) };
+    let other = || {
+        if on_bus_0 {
+            machines::vm_with_h200s(&found)
+        } else {
+            machines::epyc_with_gpus(&found)
+        }
+    };
     let own = scenario.own_machine().cloned();
     let machine = own.unwrap_or_else(|| {
         let mut machine = named.unwrap_or_else(other);
@@ -190,7 +234,9 @@ pub fn root(scenario: &Scenario, to: &Path) -> Result<()> {
     // The machine's name appears in every form of a report, even the shortest.
     let name = to.join("proc/sys/kernel/hostname");
     fs::write(&name, "Simulated\n").map_err(Error::file("write", name))?;
-    found.iter().try_for_each(|bdf| mark_as_simulated(&to.join(format!("proc/driver/nvidia/gpus/{bdf}/information"))))
+    found.iter().try_for_each(|bdf| {
+        mark_as_simulated(&to.join(format!("proc/driver/nvidia/gpus/{bdf}/information")))
+    })
 }
 
 /// Adds the scenario's lines to the kernel's log.
@@ -206,8 +252,13 @@ fn log(scenario: &Scenario, file: &Path) -> Result<()> {
 /// Writes the distances of the GPUs' NUMA nodes as two EPYC with four nodes each have them: 10 within a node, 12 within a
 /// socket, 32 between sockets.
 fn write_distances(machine: &Machine, scenario: &Scenario, to: &Path) -> Result<()> {
-    let gpus = machine.functions.iter().filter(|f| f.driver == Some("nvidia"));
-    let sockets = gpus.enumerate().filter_map(|(n, f)| Some((usize::try_from(f.numa).ok()?, scenario.socket(n))));
+    let gpus = machine
+        .functions
+        .iter()
+        .filter(|f| f.driver == Some("nvidia"));
+    let sockets = gpus
+        .enumerate()
+        .filter_map(|(n, f)| Some((usize::try_from(f.numa).ok()?, scenario.socket(n))));
     let sockets: BTreeMap<usize, usize> = sockets.collect();
     let last = sockets.keys().copied().max();
     for node in last.map_or(0..0, |last| 0..last + 1) {
@@ -216,7 +267,10 @@ fn write_distances(machine: &Machine, scenario: &Scenario, to: &Path) -> Result<
             (Some(a), Some(b)) if a == b => "12",
             _ => "32",
         };
-        let line = (0..=last.unwrap_or_default()).map(distance).collect::<Vec<_>>().join(" ");
+        let line = (0..=last.unwrap_or_default())
+            .map(distance)
+            .collect::<Vec<_>>()
+            .join(" ");
         let folder = to.join(format!("sys/devices/system/node/node{node}"));
         fs::create_dir_all(&folder).map_err(Error::file("make", &folder))?;
         let file = folder.join("distance");
@@ -228,12 +282,22 @@ fn write_distances(machine: &Machine, scenario: &Scenario, to: &Path) -> Result<
 /// Sets the links of the GPUs and of the ports above them to the scenario's, as under load and as they really are, whatever
 /// NVML reports.
 fn set_link_speeds(machine: &mut Machine, scenario: &Scenario, gpus: &[String]) {
-    let Some((speed, width)) = scenario.pcie() else { return };
-    for function in machine.functions.iter_mut().filter(|f| f.driver == Some("nvidia") || f.driver == Some("pcieport"))
+    let Some((speed, width)) = scenario.pcie() else {
+        return;
+    };
+    for function in machine
+        .functions
+        .iter_mut()
+        .filter(|f| f.driver == Some("nvidia") || f.driver == Some("pcieport"))
     {
-        let Some(link) = function.link.as_mut() else { continue };
+        let Some(link) = function.link.as_mut() else {
+            continue;
+        };
         *link = Link::full(speed, width);
-        let narrow = gpus.iter().position(|bdf| *bdf == function.bdf).and_then(|gpu| scenario.narrowed(gpu));
+        let narrow = gpus
+            .iter()
+            .position(|bdf| *bdf == function.bdf)
+            .and_then(|gpu| scenario.narrowed(gpu));
         if let Some((speed, width)) = narrow {
             (link.speed, link.width) = (speed.unwrap_or(link.speed), width.unwrap_or(link.width));
         }
@@ -243,7 +307,9 @@ fn set_link_speeds(machine: &mut Machine, scenario: &Scenario, gpus: &[String]) 
 /// Lets the driver name its GPUs as the simulated libraries do, so that no report looks like a real one. A GPU without the
 /// driver has no such file.
 fn mark_as_simulated(information: &Path) -> Result<()> {
-    let Ok(text) = fs::read_to_string(information) else { return Ok(()) };
+    let Ok(text) = fs::read_to_string(information) else {
+        return Ok(());
+    };
     let text = text.replacen("Model: \t\t NVIDIA", "Model: \t\t Simulated NVIDIA", 1);
     fs::write(information, text).map_err(Error::file("write", information))
 }
@@ -253,11 +319,18 @@ pub(super) fn addresses(gpus: usize) -> Vec<String> {
     if gpus == 8 {
         return self::gpus(&machines::ALL[0]());
     }
-    (0..gpus).map(|n| format!("0000:{:02x}:00.0", 4 * n + 1)).collect()
+    (0..gpus)
+        .map(|n| format!("0000:{:02x}:00.0", 4 * n + 1))
+        .collect()
 }
 
 fn gpus(machine: &Machine) -> Vec<String> {
-    machine.functions.iter().filter(|f| f.driver == Some("nvidia")).map(|f| f.bdf.clone()).collect()
+    machine
+        .functions
+        .iter()
+        .filter(|f| f.driver == Some("nvidia"))
+        .map(|f| f.bdf.clone())
+        .collect()
 }
 
 #[cfg(test)]
@@ -274,9 +347,19 @@ mod tests {
 
     #[test]
     fn the_machine_has_the_scenarios_gpus() {
-        for (name, count) in [("healthy", 1), ("healthy", 2), ("healthy", 8), ("healthy", 64), ("nvlink4", 4)] {
+        for (name, count) in [
+            ("healthy", 1),
+            ("healthy", 2),
+            ("healthy", 8),
+            ("healthy", 64),
+            ("nvlink4", 4),
+        ] {
             let scenario = Scenario::named(name).unwrap();
-            let scenario = if scenario.count() == count { scenario } else { scenario.gpus(count) };
+            let scenario = if scenario.count() == count {
+                scenario
+            } else {
+                scenario.gpus(count)
+            };
             assert_eq!(scenario.addresses().len(), count);
             let dir = tempfile::tempdir().unwrap();
             let to = dir.path().join("root");
@@ -284,10 +367,19 @@ mod tests {
             for bdf in scenario.addresses() {
                 assert!(to.join("sys/bus/pci/devices").join(&bdf).exists(), "{bdf}");
             }
-            let functions = fs::read_dir(to.join("sys/bus/pci/devices")).unwrap().flatten();
-            let display = |f: &fs::DirEntry| fs::read_to_string(f.path().join("class")).unwrap().starts_with("0x03");
+            let functions = fs::read_dir(to.join("sys/bus/pci/devices"))
+                .unwrap()
+                .flatten();
+            let display = |f: &fs::DirEntry| {
+                fs::read_to_string(f.path().join("class"))
+                    .unwrap()
+                    .starts_with("0x03")
+            };
             assert_eq!(functions.filter(display).count(), count, "{name}");
-            assert_eq!(fs::read_to_string(to.join("proc/sys/kernel/hostname")).unwrap(), "Simulated\n");
+            assert_eq!(
+                fs::read_to_string(to.join("proc/sys/kernel/hostname")).unwrap(),
+                "Simulated\n"
+            );
         }
     }
 }

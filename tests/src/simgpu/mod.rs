@@ -20,7 +20,8 @@ const LIBRARIES: &str = "sim/lib";
 const MACHINE: &str = "sim/machine";
 
 /// The configuration: there is no GPU that a module could drive.
-const CONFIG: &str = "[driver]\nload = false\n[validate]\nroot = \"/sim/machine\"\nlibrary_path = [\"/sim/lib\"]\n";
+const CONFIG: &str =
+    "[driver]\nload = false\n[validate]\nroot = \"/sim/machine\"\nlibrary_path = [\"/sim/lib\"]\n";
 
 /// The files of one scenario.
 ///

@@ -31,7 +31,9 @@ impl Scenario {
             return Ok(());
         }
         let like = nearest(name, &names).join(", ");
-        Err(format!("there is no scenario '{name}'; the nearest are {like}; `list` names all"))
+        Err(format!(
+            "there is no scenario '{name}'; the nearest are {like}; `list` names all"
+        ))
     }
 
     /// The description of a scenario: the comment above it in its file.
@@ -43,7 +45,11 @@ impl Scenario {
         let text = fs::read_to_string(&file).map_err(Error::file("read", file))?;
         let header = format!("[{name}]");
         let above: Vec<_> = text.lines().take_while(|line| *line != header).collect();
-        let mut remark: Vec<_> = above.iter().rev().map_while(|line| line.strip_prefix("# ")).collect();
+        let mut remark: Vec<_> = above
+            .iter()
+            .rev()
+            .map_while(|line| line.strip_prefix("# "))
+            .collect();
         remark.reverse();
         Ok(remark.join(" "))
     }
@@ -59,7 +65,10 @@ fn files() -> Result<Vec<PathBuf>> {
 }
 
 fn missing(name: &str) -> Error {
-    Error::Scenario { path: folder("scenarios"), why: format!("no scenario is called {name}") }
+    Error::Scenario {
+        path: folder("scenarios"),
+        why: format!("no scenario is called {name}"),
+    }
 }
 
 /// The file that contains a scenario.
@@ -75,12 +84,17 @@ fn file_containing(name: &str) -> Result<PathBuf> {
 /// The table of a scenario.
 pub(super) fn table(name: &str) -> Result<Table> {
     let table = read(&file_containing(name)?)?.remove(name);
-    table.and_then(|value| value.try_into().ok()).ok_or_else(|| missing(name))
+    table
+        .and_then(|value| value.try_into().ok())
+        .ok_or_else(|| missing(name))
 }
 
 /// The three names with the smallest edit distance from `name`.
 fn nearest<'a>(name: &str, names: &'a [String]) -> Vec<&'a str> {
-    let mut names: Vec<_> = names.iter().map(|other| (levenshtein(name, other), other.as_str())).collect();
+    let mut names: Vec<_> = names
+        .iter()
+        .map(|other| (levenshtein(name, other), other.as_str()))
+        .collect();
     names.sort_unstable();
     names.into_iter().take(3).map(|(_, other)| other).collect()
 }
@@ -94,7 +108,14 @@ mod tests {
         let names = ["zeros", "healthy", "hang-copy", "stale"].map(str::to_owned);
         assert_eq!(nearest("helthy", &names)[0], "healthy");
         assert_eq!(nearest("zero", &names), ["zeros", "stale", "healthy"]);
-        assert_eq!((levenshtein("", "abc"), levenshtein("abc", "abc"), levenshtein("kitten", "sitting")), (3, 0, 3));
+        assert_eq!(
+            (
+                levenshtein("", "abc"),
+                levenshtein("abc", "abc"),
+                levenshtein("kitten", "sitting")
+            ),
+            (3, 0, 3)
+        );
     }
 
     #[test]
@@ -102,10 +123,16 @@ mod tests {
         let names = Scenario::names().unwrap();
         assert!(names.len() > 20, "{names:?}");
         for name in names {
-            assert!(!Scenario::description(&name).unwrap().is_empty(), "{name} does not say what it is");
+            assert!(
+                !Scenario::description(&name).unwrap().is_empty(),
+                "{name} does not say what it is"
+            );
             let scenario = Scenario::named(&name).unwrap();
             let expect = scenario.expect();
-            assert!(["PASS", "DEGRADED", "FAIL", "ERROR"].contains(&expect.verdict.as_str()), "{name}");
+            assert!(
+                ["PASS", "DEGRADED", "FAIL", "ERROR"].contains(&expect.verdict.as_str()),
+                "{name}"
+            );
             assert_eq!(expect.verdict == "PASS", expect.fails.is_empty(), "{name}");
             assert!(scenario.count() > 1, "{name}");
         }

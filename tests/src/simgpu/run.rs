@@ -33,7 +33,8 @@ impl ValidatorRun {
     #[must_use]
     pub fn fails(&self) -> Vec<&str> {
         let tests = self.report.0["tests"].as_array().into_iter().flatten();
-        let bad = tests.filter(|t| !["pass", "not-applicable"].contains(&t["outcome"].as_str().unwrap_or("")));
+        let bad = tests
+            .filter(|t| !["pass", "not-applicable"].contains(&t["outcome"].as_str().unwrap_or("")));
         bad.filter_map(|t| t["id"].as_str()).collect()
     }
 }
@@ -43,10 +44,17 @@ impl ValidatorRun {
 ///
 /// # Errors
 /// What cannot be built, laid out or run.
-pub fn firstlight<T>(scenario: &Scenario, words: &[&str], then: impl FnOnce(Output, &Path) -> Result<T>) -> Result<T> {
+pub fn firstlight<T>(
+    scenario: &Scenario,
+    words: &[&str],
+    then: impl FnOnce(Output, &Path) -> Result<T>,
+) -> Result<T> {
     with_prepared(scenario, words, |mut command, dir| {
         let output = command.stdin(Stdio::null()).output();
-        let output = output.map_err(|e| Error::Program { program: "firstlight".into(), why: e.to_string() })?;
+        let output = output.map_err(|e| Error::Program {
+            program: "firstlight".into(),
+            why: e.to_string(),
+        })?;
         then(output, dir)
     })
 }
@@ -72,7 +80,12 @@ pub fn with_prepared<T>(
 ///
 /// # Errors
 /// What cannot be laid out.
-pub fn validator_command(program: &Path, libraries: &Libraries, scenario: &Scenario, dir: &Path) -> Result<Command> {
+pub fn validator_command(
+    program: &Path,
+    libraries: &Libraries,
+    scenario: &Scenario,
+    dir: &Path,
+) -> Result<Command> {
     let (lib, machine) = (dir.join("lib"), dir.join("root"));
     lay_out(scenario, libraries, &lib)?;
     // RDMA cards of this host do not belong to the simulated machine.
@@ -83,8 +96,18 @@ pub fn validator_command(program: &Path, libraries: &Libraries, scenario: &Scena
         .arg("--root")
         .arg(&machine)
         .arg("--set")
-        .arg(format!("validate.library_path={:?}", [lib.display().to_string()]));
-    command.args(scenario.settings().iter().flat_map(|setting| ["--set", setting])).env_clear();
+        .arg(format!(
+            "validate.library_path={:?}",
+            [lib.display().to_string()]
+        ));
+    command
+        .args(
+            scenario
+                .settings()
+                .iter()
+                .flat_map(|setting| ["--set", setting]),
+        )
+        .env_clear();
     Ok(command)
 }
 
@@ -93,14 +116,26 @@ pub fn validator_command(program: &Path, libraries: &Libraries, scenario: &Scena
 /// # Errors
 /// What cannot be built, laid out or run, and an invalid report.
 pub fn validate(scenario: &Scenario, words: &[&str]) -> Result<ValidatorRun> {
-    let words: Vec<_> = ["validate"].iter().chain(words).chain(&["--json", "{}/report.json"]).copied().collect();
+    let words: Vec<_> = ["validate"]
+        .iter()
+        .chain(words)
+        .chain(&["--json", "{}/report.json"])
+        .copied()
+        .collect();
     firstlight(scenario, &words, |output, dir| {
         let json = dir.join("report.json");
         let report = fs::read(&json).map_err(Error::file("read", &json))?;
-        let report = serde_json::from_slice(&report)
-            .map_err(|e| Error::Program { program: "firstlight".into(), why: format!("its report: {e}") })?;
+        let report = serde_json::from_slice(&report).map_err(|e| Error::Program {
+            program: "firstlight".into(),
+            why: format!("its report: {e}"),
+        })?;
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let (text, log) = (text(&output.stdout), text(&output.stderr));
-        Ok(ValidatorRun { report: Report(report), status: output.status.code(), text, log })
+        Ok(ValidatorRun {
+            report: Report(report),
+            status: output.status.code(),
+            text,
+            log,
+        })
     })
 }

@@ -52,10 +52,19 @@ impl Scenario {
             _ => Table::new(),
         };
         let (layout, expect) = (take("layout"), take("expect"));
-        let on = own.remove("on").and_then(|on| Some(on.as_str()?.to_owned())).unwrap_or_default();
+        let on = own
+            .remove("on")
+            .and_then(|on| Some(on.as_str()?.to_owned()))
+            .unwrap_or_default();
         let mut simulated = read(&folder("machines").join(format!("{on}.toml")))?;
         merge(&mut simulated, own);
-        Ok(Self { simulated, layout, expect, within: None, settings: Vec::new() })
+        Ok(Self {
+            simulated,
+            layout,
+            expect,
+            within: None,
+            settings: Vec::new(),
+        })
     }
 
     /// The same GPUs in this modelled machine, whose GPUs have the scenario's addresses.
@@ -84,9 +93,15 @@ impl Scenario {
     /// The same machine with `gpus` GPUs, at the addresses of [`super::root`]'s machine.
     #[must_use]
     pub fn gpus(mut self, gpus: usize) -> Self {
-        let addresses = super::layout::addresses(gpus).into_iter().map(Value::String).collect();
+        let addresses = super::layout::addresses(gpus)
+            .into_iter()
+            .map(Value::String)
+            .collect();
         let machine = self.table("machine");
-        machine.insert("gpus".into(), Value::Integer(i64::try_from(gpus).unwrap_or_default()));
+        machine.insert(
+            "gpus".into(),
+            Value::Integer(i64::try_from(gpus).unwrap_or_default()),
+        );
         machine.insert("bdf".into(), Value::Array(addresses));
         machine.remove("numa");
         self
@@ -95,24 +110,42 @@ impl Scenario {
     /// Number of GPUs.
     #[must_use]
     pub fn count(&self) -> usize {
-        let gpus = self.simulated.get("machine").and_then(|m| m.get("gpus")?.as_integer());
-        gpus.and_then(|n| usize::try_from(n).ok()).unwrap_or_default()
+        let gpus = self
+            .simulated
+            .get("machine")
+            .and_then(|m| m.get("gpus")?.as_integer());
+        gpus.and_then(|n| usize::try_from(n).ok())
+            .unwrap_or_default()
     }
 
     /// The socket of a GPU: they are spread over the sockets evenly, in order.
     #[must_use]
     pub(super) fn socket(&self, gpu: usize) -> usize {
-        let sockets = self.simulated.get("machine").and_then(|m| m.get("sockets")?.as_integer());
-        let sockets = sockets.and_then(|n| usize::try_from(n).ok()).unwrap_or(1).max(1);
+        let sockets = self
+            .simulated
+            .get("machine")
+            .and_then(|m| m.get("sockets")?.as_integer());
+        let sockets = sockets
+            .and_then(|n| usize::try_from(n).ok())
+            .unwrap_or(1)
+            .max(1);
         (gpu / self.count().div_ceil(sockets).max(1)).min(sockets - 1)
     }
 
     /// The addresses of its GPUs.
     #[must_use]
     pub fn addresses(&self) -> Vec<String> {
-        let listed = self.simulated.get("machine").and_then(|m| m.get("bdf")?.as_array());
+        let listed = self
+            .simulated
+            .get("machine")
+            .and_then(|m| m.get("bdf")?.as_array());
         let text = |v: &Value| v.as_str().map(str::to_owned);
-        listed.into_iter().flatten().filter_map(text).take(self.count()).collect()
+        listed
+            .into_iter()
+            .flatten()
+            .filter_map(text)
+            .take(self.count())
+            .collect()
     }
 
     /// Moves every fault of a pair to this pair, in the direction of the data; a fault from the second to the first GPU
@@ -121,8 +154,11 @@ impl Scenario {
     pub fn pair(mut self, from: usize, to: usize) -> Self {
         let number = |n: usize| Value::Integer(i64::try_from(n).unwrap_or_default());
         for fault in self.faults() {
-            let Some(Value::Array(old)) = fault.get("pair") else { continue };
-            let turned = old.first().and_then(Value::as_integer) > old.get(1).and_then(Value::as_integer);
+            let Some(Value::Array(old)) = fault.get("pair") else {
+                continue;
+            };
+            let turned =
+                old.first().and_then(Value::as_integer) > old.get(1).and_then(Value::as_integer);
             let pair = if turned { [to, from] } else { [from, to] };
             fault.insert("pair".into(), Value::Array(pair.map(number).to_vec()));
         }
@@ -148,7 +184,11 @@ impl Scenario {
 
     /// The machine's table, as the libraries read it.
     pub(crate) fn machine_table(&self) -> Table {
-        self.simulated.get("machine").and_then(Value::as_table).cloned().unwrap_or_default()
+        self.simulated
+            .get("machine")
+            .and_then(Value::as_table)
+            .cloned()
+            .unwrap_or_default()
     }
 
     /// Whether `NVLink` joins the GPUs.
@@ -162,7 +202,11 @@ impl Scenario {
     #[must_use]
     pub fn scaled(mut self, by: f64) -> Self {
         let nvlink = self.has_nvlink();
-        let own: &[&str] = if nvlink { &["local", "host", "staged", "socket_link"] } else { &["local"] };
+        let own: &[&str] = if nvlink {
+            &["local", "host", "staged", "socket_link"]
+        } else {
+            &["local"]
+        };
         for (key, figures) in self.table("figures") {
             if !own.contains(&key.as_str()) {
                 scale_rates(figures, key, by);
@@ -176,8 +220,17 @@ impl Scenario {
     #[must_use]
     pub fn same_socket_speedup(&self) -> f64 {
         let figures = self.simulated.get("figures");
-        let least = |place: &str| figures?.get(place)?.get("sm")?.get("write")?.get(0)?.as_float();
-        least("near").zip(least("far")).map_or(1.0, |(near, far)| near / far)
+        let least = |place: &str| {
+            figures?
+                .get(place)?
+                .get("sm")?
+                .get("write")?
+                .get(0)?
+                .as_float()
+        };
+        least("near")
+            .zip(least("far"))
+            .map_or(1.0, |(near, far)| near / far)
     }
 
     /// The same machine with collectives that are `by` times as fast, with peer access (`p2p`) or without (`shm`).
@@ -185,7 +238,9 @@ impl Scenario {
     pub fn collectives_scaled(mut self, by: f64, ways: &[&str]) -> Self {
         for (key, tables) in self.table("nccl") {
             if let (true, Value::Table(tables)) = (ways.contains(&key.as_str()), tables) {
-                tables.iter_mut().for_each(|(_, table)| scale_times(table, by));
+                tables
+                    .iter_mut()
+                    .for_each(|(_, table)| scale_times(table, by));
             }
         }
         self
@@ -194,9 +249,19 @@ impl Scenario {
     /// The expected result.
     #[must_use]
     pub fn expect(&self) -> Expectation {
-        let verdict = self.expect.get("verdict").and_then(Value::as_str).unwrap_or_default().to_owned();
+        let verdict = self
+            .expect
+            .get("verdict")
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+            .to_owned();
         let list = |key| strings(&self.expect, key);
-        Expectation { verdict, fails: list("fails"), also: list("also"), cause: list("cause") }
+        Expectation {
+            verdict,
+            fails: list("fails"),
+            also: list("also"),
+            cause: list("cause"),
+        }
     }
 
     /// Generation and width of its GPUs' links.
@@ -212,8 +277,13 @@ impl Scenario {
         let is = |f: &&Value, key: &str, value: &Value| f.get(key) == Some(value);
         let faults = self.simulated.get("fault")?.as_array()?;
         let gpu = Value::Integer(i64::try_from(gpu).ok()?);
-        let fault = faults.iter().find(|f| is(f, "kind", &"narrow".into()) && is(f, "gpu", &gpu))?;
-        let slower = fault.get("rate").and_then(Value::as_float).is_some_and(|rate| rate < 1.0);
+        let fault = faults
+            .iter()
+            .find(|f| is(f, "kind", &"narrow".into()) && is(f, "gpu", &gpu))?;
+        let slower = fault
+            .get("rate")
+            .and_then(Value::as_float)
+            .is_some_and(|rate| rate < 1.0);
         let number = |key: &str| u8::try_from(fault.get(key)?.as_integer()?).ok();
         slower.then(|| (number("gen"), number("width")))
     }
@@ -221,7 +291,10 @@ impl Scenario {
     /// The driver's version.
     #[must_use]
     pub fn version(&self) -> &str {
-        self.simulated.get("machine").and_then(|m| m.get("driver")?.as_str()).unwrap_or("0")
+        self.simulated
+            .get("machine")
+            .and_then(|m| m.get("driver")?.as_str())
+            .unwrap_or("0")
     }
 
     /// The libraries' input, as text.
@@ -232,8 +305,13 @@ impl Scenario {
 
     /// Whether RDMA cards are simulated.
     pub(super) fn has_cards(&self) -> bool {
-        let devices = self.simulated.get("verbs").and_then(|verbs| verbs.get("devices"));
-        devices.and_then(Value::as_array).is_some_and(|devices| !devices.is_empty())
+        let devices = self
+            .simulated
+            .get("verbs")
+            .and_then(|verbs| verbs.get("devices"));
+        devices
+            .and_then(Value::as_array)
+            .is_some_and(|devices| !devices.is_empty())
     }
 
     /// The omitted libraries.
@@ -252,12 +330,20 @@ impl Scenario {
     }
 
     fn table(&mut self, key: &str) -> &mut Table {
-        let value = self.simulated.entry(key).or_insert_with(|| Value::Table(Table::new()));
-        value.as_table_mut().unwrap_or_else(|| panic!("{key} is no table"))
+        let value = self
+            .simulated
+            .entry(key)
+            .or_insert_with(|| Value::Table(Table::new()));
+        value
+            .as_table_mut()
+            .unwrap_or_else(|| panic!("{key} is no table"))
     }
 
     fn faults(&mut self) -> impl Iterator<Item = &mut Table> {
-        let all = self.simulated.get_mut("fault").and_then(Value::as_array_mut);
+        let all = self
+            .simulated
+            .get_mut("fault")
+            .and_then(Value::as_array_mut);
         all.into_iter().flatten().filter_map(Value::as_table_mut)
     }
 }
@@ -269,7 +355,10 @@ pub(crate) fn folder(name: &str) -> PathBuf {
 
 pub(crate) fn read(path: &Path) -> Result<Table> {
     let text = fs::read_to_string(path).map_err(Error::file("read", path))?;
-    text.parse().map_err(|e: toml::de::Error| Error::Scenario { path: path.to_owned(), why: e.to_string() })
+    text.parse().map_err(|e: toml::de::Error| Error::Scenario {
+        path: path.to_owned(),
+        why: e.to_string(),
+    })
 }
 
 /// Merges `over` into `under`; tables are merged recursively, everything else is replaced.
@@ -285,8 +374,13 @@ pub(crate) fn merge(under: &mut Table, over: Table) {
 /// Scales the part of times above the smallest one, which is bytes divided by a rate.
 fn scale_times(table: &mut Value, by: f64) {
     for key in ["out", "in"] {
-        let Some(Value::Array(times)) = table.get_mut(key) else { continue };
-        let least = times.iter().filter_map(Value::as_float).fold(f64::INFINITY, f64::min);
+        let Some(Value::Array(times)) = table.get_mut(key) else {
+            continue;
+        };
+        let least = times
+            .iter()
+            .filter_map(Value::as_float)
+            .fold(f64::INFINITY, f64::min);
         for time in times {
             if let Value::Float(us) = time {
                 *us = least + (*us - least) / by;
@@ -300,15 +394,23 @@ fn scale_rates(value: &mut Value, key: &str, by: f64) {
     match value {
         _ if key.ends_with("_us") || key.ends_with("_ns") || key == "gpus" => {}
         Value::Float(rate) => *rate *= by,
-        Value::Array(values) => values.iter_mut().for_each(|value| scale_rates(value, key, by)),
-        Value::Table(table) => table.iter_mut().for_each(|(key, value)| scale_rates(value, key, by)),
+        Value::Array(values) => values
+            .iter_mut()
+            .for_each(|value| scale_rates(value, key, by)),
+        Value::Table(table) => table
+            .iter_mut()
+            .for_each(|(key, value)| scale_rates(value, key, by)),
         _ => {}
     }
 }
 
 fn strings(table: &Table, key: &str) -> Vec<String> {
     let listed = table.get(key).and_then(Value::as_array);
-    listed.into_iter().flatten().filter_map(|v| Some(v.as_str()?.to_owned())).collect()
+    listed
+        .into_iter()
+        .flatten()
+        .filter_map(|v| Some(v.as_str()?.to_owned()))
+        .collect()
 }
 
 #[cfg(test)]
@@ -317,7 +419,13 @@ mod tests {
 
     #[test]
     fn a_fault_moves_to_another_pair_in_its_own_direction() {
-        let pair = |name, from, to| Scenario::named(name).unwrap().gpus(16).pair(from, to).text();
+        let pair = |name, from, to| {
+            Scenario::named(name)
+                .unwrap()
+                .gpus(16)
+                .pair(from, to)
+                .text()
+        };
         assert!(pair("zeros", 3, 12).contains("pair = [3, 12]"));
         assert!(pair("one-direction", 3, 12).contains("pair = [12, 3]"));
     }

@@ -7,12 +7,15 @@ use harness::{Boot, Booted, End};
 
 fn boot(on_error: &str) -> Boot {
     let words = format!("firstlight.expect.gpus=0 firstlight.policy.on_error={on_error}");
-    Boot::shipped().workload("echo the workload ran").append(&words)
+    Boot::shipped()
+        .workload("echo the workload ran")
+        .append(&words)
 }
 
 /// Runs the script `instead` for the command `validate`, and the real validator for all other commands.
 fn boot_with_validator(on_error: &str, instead: &str) -> Boot {
-    let script = format!("case \" $* \" in *' validate '*)\n{instead}\n;; esac\nexec /t/firstlight \"$@\"");
+    let script =
+        format!("case \" $* \" in *' validate '*)\n{instead}\n;; esac\nexec /t/firstlight \"$@\"");
     boot(on_error).validator(&script).unwrap()
 }
 
@@ -21,8 +24,14 @@ fn assert_error(booted: &Booted, cause: &str) {
     let verdict = booted.verdict();
     assert_eq!(verdict.verdict, "ERROR", "{booted}");
     assert!(verdict.failed.contains(&"validator".to_owned()), "{booted}");
-    let line = booted.lines().find(|l| l.starts_with("VERDICT  ERROR")).unwrap_or_else(|| panic!("{booted}"));
-    assert!(line.to_lowercase().contains(cause), "{line:?} does not say {cause:?}");
+    let line = booted
+        .lines()
+        .find(|l| l.starts_with("VERDICT  ERROR"))
+        .unwrap_or_else(|| panic!("{booted}"));
+    assert!(
+        line.to_lowercase().contains(cause),
+        "{line:?} does not say {cause:?}"
+    );
     booted.never_says("VERDICT  PASS");
     booted.never_says("verdict=PASS");
 }
@@ -42,7 +51,9 @@ fn a_report_that_contradicts_the_exit_status_is_an_error() {
 /// Exit status, report and last line agree on a PASS, but it covers less than the machine.
 #[test]
 fn a_pass_for_less_than_the_machine_is_an_error() {
-    let booted = boot_with_validator("poweroff", "exec /t/firstlight \"$@\" --only iommu").run().unwrap();
+    let booted = boot_with_validator("poweroff", "exec /t/firstlight \"$@\" --only iommu")
+        .run()
+        .unwrap();
     assert_error(&booted, "expected of \"machine\"");
     booted.never_says("the workload ran");
     booted.ended(&End::PowerOff);
@@ -54,8 +65,12 @@ fn the_next_boot_shows_why_the_last_one_failed() {
     let dir = tempfile::tempdir().unwrap();
     let variables = dir.path().join("variables.fd");
     let boot = || {
-        let boot = Boot::shipped().append("firstlight.expect.gpus=0").workload("ls /sys/fs/pstore > /run/kept/left");
-        boot.with_firmware(&variables).unwrap().append("firstlight.policy.on_error=poweroff")
+        let boot = Boot::shipped()
+            .append("firstlight.expect.gpus=0")
+            .workload("ls /sys/fs/pstore > /run/kept/left");
+        boot.with_firmware(&variables)
+            .unwrap()
+            .append("firstlight.policy.on_error=poweroff")
     };
     let failed = boot().append("firstlight.report.keep=many").run().unwrap();
     let words = "INIT-CONFIG: kernel word firstlight.report.keep: report.keep: read many";

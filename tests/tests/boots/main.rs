@@ -19,6 +19,12 @@ use std::path::Path;
 fn pixels(picture: &Path, color: [u8; 3]) -> usize {
     let bytes = std::fs::read(picture).unwrap();
     let header = bytes.splitn(4, |b| *b == b'\n').collect::<Vec<_>>();
-    assert_eq!((header.first(), header.get(2)), (Some(&&b"P6"[..]), Some(&&b"255"[..])));
-    header[3].chunks_exact(3).filter(|pixel| **pixel == color).count()
+    assert_eq!(
+        (header.first(), header.get(2)),
+        (Some(&&b"P6"[..]), Some(&&b"255"[..]))
+    );
+    header[3]
+        .chunks_exact(3)
+        .filter(|pixel| **pixel == color)
+        .count()
 }

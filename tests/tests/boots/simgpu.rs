@@ -8,8 +8,14 @@ use harness::{Boot, Booted, End};
 fn boot(scenario: &Scenario) -> Booted {
     let files = overlay(scenario).unwrap();
     let script = "echo the workload ran; cp /etc/nccl.conf /run/kept/";
-    let boot = Boot::shipped().whole().memory(2048).overlay(|_| files).workload(script);
-    boot.append("firstlight.policy.on_fail=poweroff firstlight.policy.on_error=poweroff").run().unwrap()
+    let boot = Boot::shipped()
+        .whole()
+        .memory(2048)
+        .overlay(|_| files)
+        .workload(script);
+    boot.append("firstlight.policy.on_fail=poweroff firstlight.policy.on_error=poweroff")
+        .run()
+        .unwrap()
 }
 
 /// Boots a scenario with a fault and checks the verdict, the failed tests and a text on the console. Two GPUs take a
@@ -18,7 +24,10 @@ fn boot(scenario: &Scenario) -> Booted {
 fn faulty(name: &str, verdict: &str, failed: &[&str], says: &str) {
     let booted = boot(&Scenario::named(name).unwrap().gpus(2));
     let found = booted.verdict();
-    assert_eq!((found.verdict.as_str(), found.failed), (verdict, failed.iter().map(|f| (*f).to_owned()).collect()));
+    assert_eq!(
+        (found.verdict.as_str(), found.failed),
+        (verdict, failed.iter().map(|f| (*f).to_owned()).collect())
+    );
     booted.says(says);
     booted.never_says("the workload ran");
     booted.ended(&End::PowerOff);
@@ -54,7 +63,10 @@ fn the_reference_machine_passes_and_is_handed_over() {
     booted.says("128 MiB      14.45      20.64     +43 %");
     let conf = booted.text("kept/nccl.conf");
     let set: Vec<_> = conf.lines().filter(|line| !line.starts_with('#')).collect();
-    assert!(set.contains(&"NCCL_P2P_LEVEL=SYS") && conf.starts_with("# firstlight: "), "{conf}");
+    assert!(
+        set.contains(&"NCCL_P2P_LEVEL=SYS") && conf.starts_with("# firstlight: "),
+        "{conf}"
+    );
     booted.ended(&End::PowerOff);
 }
 
@@ -66,5 +78,10 @@ fn zeros_instead_of_the_data_fail() {
 /// Without the simulated library, the image's own libcuda is loaded, and it finds no driver.
 #[test]
 fn a_simulation_without_its_library_is_an_error() {
-    faulty("library-missing", "ERROR", &["cuda", "p2p-capability", "p2p-integrity"], "CUDA-START");
+    faulty(
+        "library-missing",
+        "ERROR",
+        &["cuda", "p2p-capability", "p2p-integrity"],
+        "CUDA-START",
+    );
 }

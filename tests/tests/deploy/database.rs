@@ -27,25 +27,50 @@ struct Receiver {
 impl Receiver {
     fn start(store: &str) -> Self {
         let mut command = Command::new(firstlight().with_file_name("firstlight-collect"));
-        command.args(["--listen", "127.0.0.1:0", "--store", store]).stdin(Stdio::null());
-        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        command
+            .args(["--listen", "127.0.0.1:0", "--store", store])
+            .stdin(Stdio::null());
+        let mut child = command
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
         let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let address = line.trim().strip_prefix("listening on http://").and_then(|l| l.strip_suffix('/'));
-        let address = address.unwrap_or_else(|| panic!("{store}: {line:?}")).to_owned();
+        BufReader::new(child.stdout.take().unwrap())
+            .read_line(&mut line)
+            .unwrap();
+        let address = line
+            .trim()
+            .strip_prefix("listening on http://")
+            .and_then(|l| l.strip_suffix('/'));
+        let address = address
+            .unwrap_or_else(|| panic!("{store}: {line:?}"))
+            .to_owned();
         Self { child, address }
     }
 
     fn get(&self, path: &str) -> (u16, String) {
-        ask(&self.address, &format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"), b"")
+        ask(
+            &self.address,
+            &format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"),
+            b"",
+        )
     }
 
     /// The lines of the metrics that do not depend on the time, and are not of this process alone.
     fn metrics(&self) -> BTreeSet<String> {
         let (status, text) = self.get("/metrics");
         assert_eq!(status, 200, "{text}");
-        let own = ["firstlight_node_report_age", "firstlight_collect_received", "firstlight_collect_refused", "#"];
-        text.lines().filter(|line| !own.iter().any(|name| line.starts_with(name))).map(str::to_owned).collect()
+        let own = [
+            "firstlight_node_report_age",
+            "firstlight_collect_received",
+            "firstlight_collect_refused",
+            "#",
+        ];
+        text.lines()
+            .filter(|line| !own.iter().any(|name| line.starts_with(name)))
+            .map(str::to_owned)
+            .collect()
     }
 }
 
@@ -60,13 +85,24 @@ impl Drop for Receiver {
 fn ask(address: &str, head: &str, body: &[u8]) -> (u16, String) {
     let mut bytes = Vec::new();
     if let Ok(mut stream) = TcpStream::connect(address) {
-        stream.set_read_timeout(Some(Duration::from_secs(120))).unwrap();
+        stream
+            .set_read_timeout(Some(Duration::from_secs(120)))
+            .unwrap();
         let _closed = stream.write_all(&[head.as_bytes(), body].concat());
         let _cut = stream.read_to_end(&mut bytes);
     }
     let text = String::from_utf8_lossy(&bytes).into_owned();
-    let status = text.split(' ').nth(1).and_then(|word| word.parse().ok()).unwrap_or(0);
-    (status, text.split_once("\r\n\r\n").map_or("", |(_, body)| body).to_owned())
+    let status = text
+        .split(' ')
+        .nth(1)
+        .and_then(|word| word.parse().ok())
+        .unwrap_or(0);
+    (
+        status,
+        text.split_once("\r\n\r\n")
+            .map_or("", |(_, body)| body)
+            .to_owned(),
+    )
 }
 
 /// A report to send: its bytes, and the verdict that its sender gives it.
@@ -84,18 +120,33 @@ impl Sent {
             self.verdict
         );
         let (status, line) = ask(address, &head, &self.body);
-        (status, line.rsplit(' ').next().unwrap_or_default().trim().to_owned())
+        (
+            status,
+            line.rsplit(' ')
+                .next()
+                .unwrap_or_default()
+                .trim()
+                .to_owned(),
+        )
     }
 }
 
 /// The report of a run of a node that began so many seconds after noon.
 fn report(node: usize, second: usize, verdict: &'static str) -> Sent {
-    let text = fs::read_to_string(workspace().join("validator/tests/data/earlier-pass.json")).unwrap();
+    let text =
+        fs::read_to_string(workspace().join("validator/tests/data/earlier-pass.json")).unwrap();
     let mut report: Value = serde_json::from_str(&text).unwrap();
     report["machine"]["host"] = json!(format!("node-{node:02}"));
     report["machine"]["machine_id"] = Value::Null;
-    report["started"] = json!(format!("2026-11-20T12:{:02}:{:02}Z", second / 60, second % 60));
-    Sent { body: serde_json::to_vec(&report).unwrap(), verdict }
+    report["started"] = json!(format!(
+        "2026-11-20T12:{:02}:{:02}Z",
+        second / 60,
+        second % 60
+    ));
+    Sent {
+        body: serde_json::to_vec(&report).unwrap(),
+        verdict,
+    }
 }
 
 /// Runs this for each number, in so many threads.
@@ -118,7 +169,15 @@ fn in_threads(threads: usize, all: usize, work: impl Fn(usize) + Sync) {
 
 fn signal(name: &str, processes: &[u32]) {
     let ids = processes.iter().map(u32::to_string);
-    assert!(Command::new("kill").arg(format!("-{name}")).args(ids).status().unwrap().success(), "{processes:?}");
+    assert!(
+        Command::new("kill")
+            .arg(format!("-{name}"))
+            .args(ids)
+            .status()
+            .unwrap()
+            .success(),
+        "{processes:?}"
+    );
 }
 
 /// What must hold in the tables, however the reports came: each node counts its reports, and its newest is the one that began
@@ -145,8 +204,9 @@ fn two_receivers_do_what_one_does() {
     let folder = tempfile::tempdir().unwrap();
     let one = Receiver::start(folder.path().join("store").to_str().unwrap());
     let verdicts = ["PASS", "ERROR", "PASS", "FAIL"];
-    let all: Vec<_> =
-        (0..NODES * RUNS).map(|n| report(n % NODES, n / NODES, verdicts[n / NODES % verdicts.len()])).collect();
+    let all: Vec<_> = (0..NODES * RUNS)
+        .map(|n| report(n % NODES, n / NODES, verdicts[n / NODES % verdicts.len()]))
+        .collect();
     // Each report twice to each of the two, all at once; the last runs come when all others are there, so that the order of the
     // others does not matter.
     let answers = Mutex::new(BTreeMap::<String, Vec<u16>>::new());
@@ -155,9 +215,16 @@ fn two_receivers_do_what_one_does() {
         let part = &all[part];
         in_threads(12, part.len() * 4, |number| {
             let (status, digest) = part[number / 4].to(&both[number % 2].address);
-            answers.lock().unwrap().entry(digest).or_default().push(status);
+            answers
+                .lock()
+                .unwrap()
+                .entry(digest)
+                .or_default()
+                .push(status);
         });
-        in_threads(4, part.len(), |number| assert_eq!(part[number].to(&one.address).0, 201));
+        in_threads(4, part.len(), |number| {
+            assert_eq!(part[number].to(&one.address).0, 201);
+        });
     }
     let answers = answers.into_inner().unwrap();
     assert_eq!(answers.len(), all.len());
@@ -167,17 +234,27 @@ fn two_receivers_do_what_one_does() {
     }
     assert_consistent(&server, &database);
     let drop_times = |lines: BTreeSet<String>| -> BTreeSet<String> {
-        lines.into_iter().filter(|line| !line.contains("received_timestamp")).collect()
+        lines
+            .into_iter()
+            .filter(|line| !line.contains("received_timestamp"))
+            .collect()
     };
     assert_eq!(both[0].metrics(), both[1].metrics());
     assert_eq!(drop_times(both[0].metrics()), drop_times(one.metrics()));
-    assert!(both[0].metrics().contains(&format!("firstlight_collect_reports {}", all.len())));
+    assert!(
+        both[0]
+            .metrics()
+            .contains(&format!("firstlight_collect_reports {}", all.len()))
+    );
     for path in ["/", "/reports", "/reports?page=2", "/?verdict=FAIL"] {
         let page = both[0].get(path);
         assert!(page.0 == 200 && page == both[1].get(path), "{path}");
     }
     // The same report with a worse verdict, to both at once: the worst one counts, and is shown by both.
-    let worse = |verdict| Sent { body: all[last].body.clone(), verdict };
+    let worse = |verdict| Sent {
+        body: all[last].body.clone(),
+        verdict,
+    };
     let worse = ["FAIL", "ERROR", "FAIL", "ERROR"].map(worse);
     in_threads(4, 40, |number| {
         let status = worse[number % 4].to(&both[number / 4 % 2].address).0;
@@ -199,7 +276,9 @@ fn nothing_acknowledged_is_lost_while_the_database_crashes_and_a_receiver_is_kil
     let url = server.socket_url(&database);
     let (mut first, second) = (Receiver::start(&url), Receiver::start(&url));
     let addresses = [first.address.clone(), second.address.clone()];
-    let all: Vec<_> = (0..ALL).map(|n| report(n % 20, n / 20, ["PASS", "FAIL"][n % 2])).collect();
+    let all: Vec<_> = (0..ALL)
+        .map(|n| report(n % 20, n / 20, ["PASS", "FAIL"][n % 2]))
+        .collect();
     let acknowledged = Mutex::new(Vec::new());
     let unavailable = AtomicUsize::new(0);
     let begun = Instant::now();
@@ -225,12 +304,19 @@ fn nothing_acknowledged_is_lost_while_the_database_crashes_and_a_receiver_is_kil
             server.stop(signal);
             let down = count();
             let (status, line) = wait("what /healthz says", || Some(second.get("/healthz")));
-            assert!(status == 503 && line.contains(&format!("/{database}: ")), "{status} {line}");
-            wait("refusals", || (unavailable.load(Ordering::SeqCst) > 0).then_some(()));
+            assert!(
+                status == 503 && line.contains(&format!("/{database}: ")),
+                "{status} {line}"
+            );
+            wait("refusals", || {
+                (unavailable.load(Ordering::SeqCst) > 0).then_some(())
+            });
             // Those that were in flight when the server ended have been answered.
             assert!(down <= count() && count() < ALL, "{down} {}", count());
             server.start_again().unwrap();
-            wait("the database", || (second.get("/healthz") == (200, "ok\n".to_owned())).then_some(()));
+            wait("the database", || {
+                (second.get("/healthz") == (200, "ok\n".to_owned())).then_some(())
+            });
         }
         wait("reports", || (count() >= 3 * ALL / 5).then_some(()));
         first.child.kill().unwrap();
@@ -242,7 +328,11 @@ fn nothing_acknowledged_is_lost_while_the_database_crashes_and_a_receiver_is_kil
     for digest in &acknowledged {
         assert_eq!(second.get(&format!("/report/{digest}")).0, 200, "{digest}");
     }
-    assert!(second.metrics().contains(&format!("firstlight_collect_reports {ALL}")));
+    assert!(
+        second
+            .metrics()
+            .contains(&format!("firstlight_collect_reports {ALL}"))
+    );
     assert_consistent(&server, &database);
 }
 
@@ -262,7 +352,10 @@ fn a_database_that_hangs_is_unavailable_in_bounded_time() {
     let stopped = server.serving("firstlight-collect").unwrap();
     assert_eq!(stopped.len(), 2, "{stopped:?}");
     signal("STOP", &stopped);
-    assert_eq!(within("a report", &|| report(0, 1, "PASS").to(&receiver.address).0), 503);
+    assert_eq!(
+        within("a report", &|| report(0, 1, "PASS").to(&receiver.address).0),
+        503
+    );
     assert_eq!(within("a page", &|| receiver.get("/").0), 503);
     assert_eq!(report(0, 1, "PASS").to(&receiver.address).0, 201);
     assert_eq!(receiver.get("/healthz"), (200, "ok\n".to_owned()));
@@ -274,26 +367,37 @@ fn a_database_that_hangs_is_unavailable_in_bounded_time() {
     signal("STOP", &stopped);
     in_threads(32, 32, |number| {
         let status = match number % 2 {
-            0 => within("a report", &|| report(1, number, "PASS").to(&receiver.address).0),
+            0 => within("a report", &|| {
+                report(1, number, "PASS").to(&receiver.address).0
+            }),
             _ => within("a page", &|| receiver.get("/healthz").0),
         };
         assert_eq!(status, 503);
     });
     signal("CONT", &stopped);
-    wait("the database", || (receiver.get("/healthz").0 == 200).then_some(()));
+    wait("the database", || {
+        (receiver.get("/healthz").0 == 200).then_some(())
+    });
     assert_eq!(report(1, 0, "PASS").to(&receiver.address).0 / 100, 2);
 
     // Somebody holds the lock of all reports: a report waits in vain, and pages are shown.
     thread::scope(|scope| {
         let holding = scope.spawn(|| {
             server
-                .sql(&database, "BEGIN; LOCK TABLE firstlight.report IN EXCLUSIVE MODE; SELECT pg_sleep(25)")
+                .sql(
+                    &database,
+                    "BEGIN; LOCK TABLE firstlight.report IN EXCLUSIVE MODE; SELECT pg_sleep(25)",
+                )
                 .unwrap();
         });
-        let sql =
-            "SELECT count(*) FROM pg_locks WHERE mode = 'ExclusiveLock' AND relation = 'firstlight.report'::regclass";
-        wait("the lock", || (server.sql(&database, sql).unwrap() == "1\n").then_some(()));
-        assert_eq!(within("a report", &|| report(2, 0, "PASS").to(&receiver.address).0), 503);
+        let sql = "SELECT count(*) FROM pg_locks WHERE mode = 'ExclusiveLock' AND relation = 'firstlight.report'::regclass";
+        wait("the lock", || {
+            (server.sql(&database, sql).unwrap() == "1\n").then_some(())
+        });
+        assert_eq!(
+            within("a report", &|| report(2, 0, "PASS").to(&receiver.address).0),
+            503
+        );
         assert_eq!(receiver.get("/").0, 200);
         holding.join().unwrap();
     });
@@ -307,12 +411,18 @@ fn one_address_serves_both_receivers_and_goes_on_when_one_is_gone() {
     let server = Postgres::start(&[], &[]).unwrap();
     let url = server.socket_url(&server.database().unwrap());
     let (mut first, second) = (Receiver::start(&url), Receiver::start(&url));
-    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let free = std::net::TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .port();
     let dir = tempfile::tempdir().unwrap();
     let at = dir.path().display();
     // The page's file, with the addresses of here.
     let page = example("collect.md", "/etc/nginx/conf.d/firstlight.conf");
-    let page = page.replace("10.0.0.11:8420", &first.address).replace("10.0.0.12:8420", &second.address);
+    let page = page
+        .replace("10.0.0.11:8420", &first.address)
+        .replace("10.0.0.12:8420", &second.address);
     let page = page.replace("listen 8420", &format!("listen 127.0.0.1:{free}"));
     let folders: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
         .map(|name| format!("{name}_temp_path {at}/{name};\n"))
@@ -322,24 +432,47 @@ fn one_address_serves_both_receivers_and_goes_on_when_one_is_gone() {
     );
     fs::write(dir.path().join("nginx.conf"), whole).unwrap();
     let mut nginx = Command::new("nginx");
-    nginx.arg("-c").arg(dir.path().join("nginx.conf")).arg("-e").arg(dir.path().join("error.log"));
+    nginx
+        .arg("-c")
+        .arg(dir.path().join("nginx.conf"))
+        .arg("-e")
+        .arg(dir.path().join("error.log"));
     // Its workers end with it, which `kill` alone would not do.
     let nginx = BackgroundProcess::start(&mut nginx);
     let address = format!("127.0.0.1:{free}");
-    let get = |path: &str| ask(&address, &format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"), b"");
-    wait("nginx", || (get("/healthz") == (200, "ok\n".to_owned())).then_some(()));
+    let get = |path: &str| {
+        ask(
+            &address,
+            &format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"),
+            b"",
+        )
+    };
+    wait("nginx", || {
+        (get("/healthz") == (200, "ok\n".to_owned())).then_some(())
+    });
     let all: Vec<_> = (0..ALL).map(|n| report(n % 5, n, "PASS")).collect();
-    in_threads(4, ALL / 2, |number| assert_eq!(all[number].to(&address).0, 201));
+    in_threads(4, ALL / 2, |number| {
+        assert_eq!(all[number].to(&address).0, 201);
+    });
     first.child.kill().unwrap();
     first.child.wait().unwrap();
-    in_threads(4, ALL / 2, |number| assert_eq!(all[ALL / 2 + number].to(&address).0, 201));
+    in_threads(4, ALL / 2, |number| {
+        assert_eq!(all[ALL / 2 + number].to(&address).0, 201);
+    });
     // Larger than nginx accepts by itself.
     let mut large = report(0, ALL, "PASS");
     let padding = "x".repeat(3 << 20);
-    large.body.splice(1..1, format!("\"later\":\"{padding}\",").into_bytes());
+    large
+        .body
+        .splice(1..1, format!("\"later\":\"{padding}\",").into_bytes());
     assert_eq!(large.to(&address).0, 201);
     let (_, text) = get("/metrics");
-    assert!(text.contains(&format!("firstlight_collect_reports {}", ALL + 1)), "{text}");
+    assert!(
+        text.contains(&format!("firstlight_collect_reports {}", ALL + 1)),
+        "{text}"
+    );
     signal("QUIT", &[nginx.0.id()]);
-    wait("nginx to end", || TcpStream::connect(&address).is_err().then_some(()));
+    wait("nginx to end", || {
+        TcpStream::connect(&address).is_err().then_some(())
+    });
 }

@@ -25,14 +25,21 @@ fn firstlight() -> PathBuf {
 
 /// Runs a shell script in a folder.
 fn shell(at: &Path, script: &str) -> Output {
-    Command::new("bash").args(["-euc", script]).current_dir(at).output().unwrap()
+    Command::new("bash")
+        .args(["-euc", script])
+        .current_dir(at)
+        .output()
+        .unwrap()
 }
 
 /// Runs a shell script that must succeed, and returns what it prints.
 #[track_caller]
 fn sh(at: &Path, script: &str) -> String {
     let output = shell(at, script);
-    let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let (stdout, stderr) = (
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr),
+    );
     assert!(output.status.success(), "{script}\n{stdout}\n{stderr}");
     stdout.into_owned()
 }
@@ -45,17 +52,32 @@ fn wheels() -> PathBuf {
 /// Runs Python with these packages; it must succeed. Returns what it prints.
 #[track_caller]
 fn python(at: &Path, words: &str) -> String {
-    sh(at, &format!("PYTHONPATH={} python3 {words}", wheels().display()))
+    sh(
+        at,
+        &format!("PYTHONPATH={} python3 {words}", wheels().display()),
+    )
 }
 
 /// The block of a page of `docs/deploy/` with a comment `FILE: ..` in its first or second line: what a user copies.
 fn example(page: &str, file: &str) -> String {
     let text = fs::read_to_string(workspace().join("docs/deploy").join(page)).unwrap();
-    let blocks: Vec<_> = text.split("\n```").skip(1).step_by(2).map(|b| b.split_once('\n').unwrap().1).collect();
+    let blocks: Vec<_> = text
+        .split("\n```")
+        .skip(1)
+        .step_by(2)
+        .map(|b| b.split_once('\n').unwrap().1)
+        .collect();
     let title = format!("{file}:");
-    let mut found = blocks.iter().filter(|b| b.lines().take(2).any(|line| line.contains(&title)));
-    let block = found.next().unwrap_or_else(|| panic!("{page} has no block that names {file}"));
-    assert!(found.next().is_none(), "{page} has more than one block that names {file}");
+    let mut found = blocks
+        .iter()
+        .filter(|b| b.lines().take(2).any(|line| line.contains(&title)));
+    let block = found
+        .next()
+        .unwrap_or_else(|| panic!("{page} has no block that names {file}"));
+    assert!(
+        found.next().is_none(),
+        "{page} has more than one block that names {file}"
+    );
     format!("{block}\n")
 }
 
@@ -71,7 +93,8 @@ fn laid_out(gpus: &Scenario, folder: &Path, seen_at: &str) -> PathBuf {
     root(gpus, &folder.join("root")).unwrap();
     let config = folder.join("config.toml");
     let shipped = fs::read_to_string(workspace().join("image/package/config.toml")).unwrap();
-    let keys = format!("[validate]\nroot = \"{seen_at}/root\"\nlibrary_path = [\"{seen_at}/lib\"]\n");
+    let keys =
+        format!("[validate]\nroot = \"{seen_at}/root\"\nlibrary_path = [\"{seen_at}/lib\"]\n");
     fs::write(&config, shipped.replace("[validate]\n", &keys)).unwrap();
     config
 }
@@ -83,8 +106,17 @@ fn judged(scenario: &str) -> TempDir {
     let at = dir.path().join("sim");
     let config = simulated(scenario, &at, &at.display().to_string());
     let mut command = Command::new(firstlight());
-    command.arg("--config").arg(config).args(["validate", "--quiet", "--identity", "full", "--json"]);
-    command.arg(dir.path().join("report.json")).output().unwrap();
+    command.arg("--config").arg(config).args([
+        "validate",
+        "--quiet",
+        "--identity",
+        "full",
+        "--json",
+    ]);
+    command
+        .arg(dir.path().join("report.json"))
+        .output()
+        .unwrap();
     assert!(dir.path().join("report.json").exists());
     dir
 }
@@ -121,7 +153,10 @@ fn debian(oldest: bool) -> TempDir {
     drop(guard);
     let copy = tempfile::tempdir_in(&top).unwrap();
     let from = top.join(if oldest { "oldest" } else { "systemd" });
-    sh(&top, &format!("cp -a {}/. {}", from.display(), copy.path().display()));
+    sh(
+        &top,
+        &format!("cp -a {}/. {}", from.display(), copy.path().display()),
+    );
     copy
 }
 
@@ -130,7 +165,11 @@ struct BackgroundProcess(Child);
 
 impl BackgroundProcess {
     fn start(command: &mut Command) -> Self {
-        Self(command.spawn().unwrap_or_else(|e| panic!("{command:?}: {e}")))
+        Self(
+            command
+                .spawn()
+                .unwrap_or_else(|e| panic!("{command:?}: {e}")),
+        )
     }
 }
 

@@ -14,8 +14,12 @@ const GLIBC: (u32, u32) = (2, 28);
 /// The one file in the folder of packages with this ending.
 fn package_file(ending: &str) -> PathBuf {
     let all = fs::read_dir(workspace().join("target/package/out")).unwrap();
-    let mut found = all.map(|e| e.unwrap().path()).filter(|p| p.to_string_lossy().ends_with(ending));
-    let file = found.next().unwrap_or_else(|| panic!("there is no {ending}; ./run package"));
+    let mut found = all
+        .map(|e| e.unwrap().path())
+        .filter(|p| p.to_string_lossy().ends_with(ending));
+    let file = found
+        .next()
+        .unwrap_or_else(|| panic!("there is no {ending}; ./run package"));
     assert!(found.next().is_none());
     file
 }
@@ -27,7 +31,9 @@ fn glibc(program: &Path) -> (u32, u32) {
         let mut numbers = rest.split(|c: char| !c.is_ascii_digit());
         Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
     });
-    versions.max().unwrap_or_else(|| panic!("{} needs no glibc", program.display()))
+    versions
+        .max()
+        .unwrap_or_else(|| panic!("{} needs no glibc", program.display()))
 }
 
 #[test]
@@ -35,17 +41,35 @@ fn the_programs_need_no_newer_glibc_than_the_package_says() {
     assert!(glibc(&firstlight()) <= GLIBC);
     // Cross-check of the search: a program linked to this host's glibc needs a newer one.
     let dir = tempfile::tempdir().unwrap();
-    sh(dir.path(), "echo 'int main(void) { return 0; }' > b.c; gcc -o b b.c");
-    assert!(glibc(&dir.path().join("b")) > GLIBC, "this host's glibc is as old as the package's");
-    let depends = sh(Path::new("/"), &format!("dpkg-deb -f {} Depends", package_file("_amd64.deb").display()));
-    assert_eq!(depends.trim(), format!("libc6 (>= {}.{})", GLIBC.0, GLIBC.1));
+    sh(
+        dir.path(),
+        "echo 'int main(void) { return 0; }' > b.c; gcc -o b b.c",
+    );
+    assert!(
+        glibc(&dir.path().join("b")) > GLIBC,
+        "this host's glibc is as old as the package's"
+    );
+    let depends = sh(
+        Path::new("/"),
+        &format!(
+            "dpkg-deb -f {} Depends",
+            package_file("_amd64.deb").display()
+        ),
+    );
+    assert_eq!(
+        depends.trim(),
+        format!("libc6 (>= {}.{})", GLIBC.0, GLIBC.1)
+    );
 }
 
 /// Every file and link below a folder, except dpkg's records, logs and caches.
 fn files(tree: &Path) -> Vec<String> {
     let all = sh(tree, "find . -xdev | LC_ALL=C sort");
     let own = ["./var/lib/dpkg/", "./var/log/", "./var/cache/"];
-    all.lines().filter(|f| !own.iter().any(|o| f.starts_with(o))).map(str::to_owned).collect()
+    all.lines()
+        .filter(|f| !own.iter().any(|o| f.starts_with(o)))
+        .map(str::to_owned)
+        .collect()
 }
 
 #[test]
@@ -57,7 +81,10 @@ fn the_deb_is_installed_run_and_removed_on_an_old_debian_and_no_file_is_left() {
     let inside = |script: &str| shell(at, &format!("chroot . /bin/sh -euc '{script}'"));
     let run = |script: &str| sh(at, &format!("chroot . /bin/sh -euc '{script}'"));
     run("dpkg -i /tmp/f.deb; rm /tmp/f.deb");
-    let new: Vec<_> = files(at).into_iter().filter(|f| !before.contains(f)).collect();
+    let new: Vec<_> = files(at)
+        .into_iter()
+        .filter(|f| !before.contains(f))
+        .collect();
     for file in [
         "./usr/bin/firstlight",
         "./usr/bin/firstlight-collect",
@@ -73,13 +100,22 @@ fn the_deb_is_installed_run_and_removed_on_an_old_debian_and_no_file_is_left() {
         "./usr/lib/systemd/system/firstlight-metrics.service",
         "./usr/lib/systemd/system/firstlight-metrics.timer",
     ] {
-        assert!(new.iter().any(|f| f == file), "{file} is not installed: {new:#?}");
+        assert!(
+            new.iter().any(|f| f == file),
+            "{file} is not installed: {new:#?}"
+        );
     }
-    assert_eq!(run("firstlight --version").trim(), format!("firstlight {}", env!("CARGO_PKG_VERSION")));
+    assert_eq!(
+        run("firstlight --version").trim(),
+        format!("firstlight {}", env!("CARGO_PKG_VERSION"))
+    );
     assert!(run("firstlight-collect --help").contains("--read-token-file"));
     assert!(run("zcat /usr/share/man/man1/firstlight.1.gz").contains(".TH firstlight 1"));
     let copyright = run("cat /usr/share/doc/firstlight/copyright");
-    assert!(copyright.contains("License: MIT or Apache-2.0") && copyright.contains(" clap 4."), "{copyright}");
+    assert!(
+        copyright.contains("License: MIT or Apache-2.0") && copyright.contains(" clap 4."),
+        "{copyright}"
+    );
     run("bash -n /usr/share/bash-completion/completions/firstlight");
     // No GPU and no /sys: no verdict can be reached, and the report says so.
     let validate = "mount -t proc proc proc; \
@@ -88,10 +124,16 @@ fn the_deb_is_installed_run_and_removed_on_an_old_debian_and_no_file_is_left() {
     let last = String::from_utf8_lossy(&output.stdout).into_owned();
     assert_eq!(output.status.code(), Some(2), "{output:?}");
     assert!(last.starts_with("FIRSTLIGHT verdict=ERROR "), "{last}");
-    assert!(fs::read_to_string(at.join("report.json")).unwrap().contains("\"verdict\": \"ERROR\""));
+    assert!(
+        fs::read_to_string(at.join("report.json"))
+            .unwrap()
+            .contains("\"verdict\": \"ERROR\"")
+    );
     fs::remove_file(at.join("report.json")).unwrap();
     // The user's settings are kept when the package is removed, and deleted when it is purged.
-    run("echo >> /etc/firstlight/config.toml; dpkg -r firstlight; test -e /etc/firstlight/config.toml");
+    run(
+        "echo >> /etc/firstlight/config.toml; dpkg -r firstlight; test -e /etc/firstlight/config.toml",
+    );
     assert!(!inside("firstlight --version").status.success());
     run("dpkg -P firstlight");
     assert_eq!(files(at), before);
@@ -101,14 +143,29 @@ fn the_deb_is_installed_run_and_removed_on_an_old_debian_and_no_file_is_left() {
 fn the_tarball_has_the_same_files_and_runs_on_an_old_glibc() {
     let tree = debian(true);
     let at = tree.path();
-    sh(at, &format!("tar -xf {} -C opt && mv opt/firstlight-* opt/f", package_file("-x86_64.tar.xz").display()));
-    sh(at, &format!("mkdir deb && dpkg-deb -x {} deb", package_file("_amd64.deb").display()));
+    sh(
+        at,
+        &format!(
+            "tar -xf {} -C opt && mv opt/firstlight-* opt/f",
+            package_file("-x86_64.tar.xz").display()
+        ),
+    );
+    sh(
+        at,
+        &format!(
+            "mkdir deb && dpkg-deb -x {} deb",
+            package_file("_amd64.deb").display()
+        ),
+    );
     sh(at, "diff -r deb opt/f");
     let version = sh(at, "chroot . ldd --version");
     let list = sh(at, "chroot . /opt/f/usr/bin/firstlight list");
     assert!(list.contains("p2p-integrity"), "{list}");
     let loaded = sh(at, "chroot . ldd /opt/f/usr/bin/firstlight");
-    assert!(loaded.contains("libc.so.6") && !loaded.contains("not found"), "{loaded}");
+    assert!(
+        loaded.contains("libc.so.6") && !loaded.contains("not found"),
+        "{loaded}"
+    );
     println!("ran on {}", version.lines().next().unwrap_or_default());
 }
 
@@ -122,38 +179,81 @@ fn the_rpm_has_the_same_files_and_keeps_the_user_s_settings() {
     let file = package_file(".x86_64.rpm");
     let dir = tempfile::tempdir().unwrap();
     let at = dir.path();
-    sh(at, &format!("mkdir deb rpm; dpkg-deb -x {} deb", package_file("_amd64.deb").display()));
-    sh(at, &format!("cd rpm && rpm2cpio {} | cpio --quiet -idm && cd .. && diff -r deb rpm", file.display()));
+    sh(
+        at,
+        &format!(
+            "mkdir deb rpm; dpkg-deb -x {} deb",
+            package_file("_amd64.deb").display()
+        ),
+    );
+    sh(
+        at,
+        &format!(
+            "cd rpm && rpm2cpio {} | cpio --quiet -idm && cd .. && diff -r deb rpm",
+            file.display()
+        ),
+    );
     rpm("--checksig --nosignature", &file);
-    assert_eq!(rpm("-qp --configfiles", &file).trim(), "/etc/firstlight/config.toml");
+    assert_eq!(
+        rpm("-qp --configfiles", &file).trim(),
+        "/etc/firstlight/config.toml"
+    );
     assert_eq!(
         rpm("-qp --qf '%{VERSION} %{ARCH} %{LICENSE}'", &file),
         concat!(env!("CARGO_PKG_VERSION"), " x86_64 MIT OR Apache-2.0")
     );
     let requires = rpm("-qp --requires", &file);
-    let own =
-        requires.lines().map(str::trim).filter(|line| !line.starts_with("rpmlib(") && !line.starts_with("config("));
+    let own = requires
+        .lines()
+        .map(str::trim)
+        .filter(|line| !line.starts_with("rpmlib(") && !line.starts_with("config("));
     let glibc = format!("glibc >= {}.{}", GLIBC.0, GLIBC.1);
-    assert_eq!(own.collect::<BTreeSet<_>>(), BTreeSet::from(["/bin/sh", &glibc]));
+    assert_eq!(
+        own.collect::<BTreeSet<_>>(),
+        BTreeSet::from(["/bin/sh", &glibc])
+    );
     // The scripts are scripts, not the path of one.
     let scripts = rpm("-qp --scripts", &file);
-    assert_eq!(scripts.matches("systemctl daemon-reload").count(), 2, "{scripts}");
-    assert!(scripts.contains("disable --now firstlight.service") && !scripts.contains("image/package"), "{scripts}");
+    assert_eq!(
+        scripts.matches("systemctl daemon-reload").count(),
+        2,
+        "{scripts}"
+    );
+    assert!(
+        scripts.contains("disable --now firstlight.service") && !scripts.contains("image/package"),
+        "{scripts}"
+    );
 
     // Installed and removed in a folder that is no running system.
     let tree = debian(true);
     let at = tree.path();
     // rpm leaves empty folders, because a file's folder is not a part of this package.
-    let own = |at: &Path| sh(at, "find . -xdev ! -type d ! -path \"./var/lib/rpm/*\" | LC_ALL=C sort");
+    let own = |at: &Path| {
+        sh(
+            at,
+            "find . -xdev ! -type d ! -path \"./var/lib/rpm/*\" | LC_ALL=C sort",
+        )
+    };
     let before = own(at);
     // Debian's rpm has its database in the home directory otherwise.
-    let call = |words: &str| sh(at, &format!("rpm --root $PWD --dbpath /var/lib/rpm --nodeps {words}"));
+    let call = |words: &str| {
+        sh(
+            at,
+            &format!("rpm --root $PWD --dbpath /var/lib/rpm --nodeps {words}"),
+        )
+    };
     fs::copy(&file, at.join("tmp/f.rpm")).unwrap();
     call("-i tmp/f.rpm");
-    assert_eq!(sh(at, "chroot . firstlight --version").trim(), concat!("firstlight ", env!("CARGO_PKG_VERSION")));
+    assert_eq!(
+        sh(at, "chroot . firstlight --version").trim(),
+        concat!("firstlight ", env!("CARGO_PKG_VERSION"))
+    );
     sh(at, "echo >> etc/firstlight/config.toml; rm tmp/f.rpm");
     call("-e firstlight");
-    assert!(!at.join("usr/bin/firstlight").exists() && at.join("etc/firstlight/config.toml.rpmsave").exists());
+    assert!(
+        !at.join("usr/bin/firstlight").exists()
+            && at.join("etc/firstlight/config.toml.rpmsave").exists()
+    );
     sh(at, "rm -r etc/firstlight");
     assert_eq!(own(at), before);
 }
@@ -209,11 +309,23 @@ fn the_package_of_arm64_has_the_same_files_and_runs_under_emulation() {
             tar.display()
         ),
     );
-    sh(at, &format!("cd rpm; rpm2cpio {} | cpio --quiet -idm; cd ..; diff -r deb rpm", rpm_file.display()));
+    sh(
+        at,
+        &format!(
+            "cd rpm; rpm2cpio {} | cpio --quiet -idm; cd ..; diff -r deb rpm",
+            rpm_file.display()
+        ),
+    );
     assert_eq!(rpm("-qp --qf '%{ARCH}'", &rpm_file), "aarch64");
-    assert_eq!(sh(at, &format!("dpkg-deb -f {} Architecture", deb.display())).trim(), "arm64");
+    assert_eq!(
+        sh(at, &format!("dpkg-deb -f {} Architecture", deb.display())).trim(),
+        "arm64"
+    );
     // All but the programs is as in the package of x86-64; the licences are those of other crates.
-    sh(at, &format!("dpkg-deb -x {} other", package_file("_amd64.deb").display()));
+    sh(
+        at,
+        &format!("dpkg-deb -x {} other", package_file("_amd64.deb").display()),
+    );
     sh(
         at,
         "for tree in deb other; do rm -r $tree/usr/share/doc; done; diff -r --exclude='firstlight*' deb/usr/bin other/usr/bin; diff -r deb/etc other/etc; diff -r deb/usr/lib other/usr/lib; diff -r deb/usr/share other/usr/share",
@@ -225,16 +337,29 @@ fn the_package_of_arm64_has_the_same_files_and_runs_under_emulation() {
     let run = |words: &str| emulated(at, words);
     let version = run("firstlight --version");
     let expected = concat!("firstlight ", env!("CARGO_PKG_VERSION"));
-    assert_eq!(String::from_utf8_lossy(&version.stdout).trim(), expected, "{version:?}");
+    assert_eq!(
+        String::from_utf8_lossy(&version.stdout).trim(),
+        expected,
+        "{version:?}"
+    );
     assert!(String::from_utf8_lossy(&run("firstlight list").stdout).contains("p2p-integrity"));
-    assert!(String::from_utf8_lossy(&run("firstlight-collect --help").stdout).contains("--read-token-file"));
+    assert!(
+        String::from_utf8_lossy(&run("firstlight-collect --help").stdout)
+            .contains("--read-token-file")
+    );
     // With its worker processes: the fabric of a modelled machine passes, and a machine of which nothing can be read does not.
     let fabric = run("firstlight --root /sim/root validate --scope fabric --level quick --quiet");
-    assert!(String::from_utf8_lossy(&fabric.stdout).starts_with("FIRSTLIGHT verdict=PASS "), "{fabric:?}");
+    assert!(
+        String::from_utf8_lossy(&fabric.stdout).starts_with("FIRSTLIGHT verdict=PASS "),
+        "{fabric:?}"
+    );
     let none = run("firstlight --root /opt validate --level quick --quiet");
     assert_eq!(none.status.code(), Some(2), "{none:?}");
     let line = String::from_utf8_lossy(&none.stdout).into_owned();
-    assert!(line.starts_with("FIRSTLIGHT verdict=ERROR ") && line.contains("codes=FABRIC-UNREADABLE"), "{line}");
+    assert!(
+        line.starts_with("FIRSTLIGHT verdict=ERROR ") && line.contains("codes=FABRIC-UNREADABLE"),
+        "{line}"
+    );
 }
 
 /// Programs and simulated GPUs for arm64, cross-compiled: `./run simulate` of such a machine, but for its compiler.
@@ -250,8 +375,17 @@ fn programs_of_arm64_judge_simulated_gpus_under_emulation() {
     );
     let cc = at.join("cc");
     let words = "words=(); for word in \"$@\"; do case $word in --target=*) ;; *) words+=(\"$word\") ;; esac; done";
-    let compiler = format!("exec {} cc -target aarch64-linux-gnu.{}.{}", zig.trim(), GLIBC.0, GLIBC.1);
-    fs::write(&cc, format!("#!/usr/bin/env bash\n{words}\n{compiler} \"${{words[@]}}\"\n")).unwrap();
+    let compiler = format!(
+        "exec {} cc -target aarch64-linux-gnu.{}.{}",
+        zig.trim(),
+        GLIBC.0,
+        GLIBC.1
+    );
+    fs::write(
+        &cc,
+        format!("#!/usr/bin/env bash\n{words}\n{compiler} \"${{words[@]}}\"\n"),
+    )
+    .unwrap();
     let (cc, target) = (cc.display(), workspace().join("target/package/simulated"));
     sh(
         workspace(),
@@ -273,7 +407,10 @@ fn programs_of_arm64_judge_simulated_gpus_under_emulation() {
         let output = emulated(at, &format!("simulate {scenario} quick"));
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         assert_eq!(output.status.code(), Some(status), "{output:?}");
-        assert!(text.contains("8 x Simulated NVIDIA GeForce RTX 4090"), "{text}");
+        assert!(
+            text.contains("8 x Simulated NVIDIA GeForce RTX 4090"),
+            "{text}"
+        );
     }
 }
 
@@ -282,10 +419,19 @@ fn programs_of_arm64_judge_simulated_gpus_under_emulation() {
 fn another_checkout_makes_the_same_bytes() {
     let checkout = Checkout::new(&[]).unwrap();
     fs::create_dir(checkout.path("target")).unwrap();
-    symlink(workspace().join("target/tools"), checkout.path("target/tools")).unwrap();
+    symlink(
+        workspace().join("target/tools"),
+        checkout.path("target/tools"),
+    )
+    .unwrap();
     sh(checkout.top(), "umask 077; image/package/build.sh 2>&1");
     // Those of arm64 are there only if they were built.
-    let sums = |at: &Path| sh(&at.join("target/package/out"), "sha256sum -- *_amd64.deb *.x86_64.rpm *-x86_64.tar.xz");
+    let sums = |at: &Path| {
+        sh(
+            &at.join("target/package/out"),
+            "sha256sum -- *_amd64.deb *.x86_64.rpm *-x86_64.tar.xz",
+        )
+    };
     assert_eq!(sums(checkout.top()), sums(workspace()));
 }
 
@@ -338,7 +484,10 @@ fn under_systemd_a_workload_starts_only_after_a_good_verdict() {
     let tree = debian(false);
     let at = tree.path();
     fs::copy(package_file("_amd64.deb"), at.join("tmp/f.deb")).unwrap();
-    sh(at, "chroot . dpkg -i /tmp/f.deb; mkdir -p var/lib/prometheus/node-exporter");
+    sh(
+        at,
+        "chroot . dpkg -i /tmp/f.deb; mkdir -p var/lib/prometheus/node-exporter",
+    );
     for scenario in ["healthy", "in-use", "zeros"] {
         let folder = format!("sim/{scenario}");
         simulated(scenario, &at.join(&folder), &format!("/{folder}"));

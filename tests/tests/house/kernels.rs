@@ -18,7 +18,10 @@ const KERNELS: &[(&str, &[usize])] = &[
     ("fl_batch_copy", &[8, 8, 4]),
     ("fl_batch_check", &[8, 8, 4, 8, 8, 8, 4, 8]),
     ("fl_nccl_fill", &[8, 8, 4, 4, 8, 8, 4, 4, 4, 8, 8, 8]),
-    ("fl_nccl_check", &[8, 8, 4, 4, 4, 4, 8, 8, 4, 4, 4, 8, 8, 8, 8, 8]),
+    (
+        "fl_nccl_check",
+        &[8, 8, 4, 4, 4, 4, 8, 8, 4, 4, 4, 8, 8, 8, 8, 8],
+    ),
     ("fl_copy16", &[8, 8, 8]),
     ("fl_copy_words", &[8, 8, 8]),
     ("fl_copy_vec", &[8, 8, 8]),
@@ -52,8 +55,16 @@ fn read(path: &Path) -> Vec<u8> {
 
 fn sha256(path: &Path) -> String {
     let output = Command::new("sha256sum").arg(path).output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8_lossy(&output.stdout).split(' ').next().unwrap().to_owned()
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    String::from_utf8_lossy(&output.stdout)
+        .split(' ')
+        .next()
+        .unwrap()
+        .to_owned()
 }
 
 fn table(path: &Path) -> Table {
@@ -65,7 +76,10 @@ fn manifest() -> Table {
 }
 
 fn names_in(folder: &Path) -> BTreeSet<String> {
-    fs::read_dir(folder).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect()
+    fs::read_dir(folder)
+        .unwrap()
+        .map(|e| e.unwrap().file_name().into_string().unwrap())
+        .collect()
 }
 
 fn has(bytes: &[u8], part: &str) -> bool {
@@ -78,10 +92,18 @@ fn the_images_were_compiled_from_these_sources() {
     let sources = manifest["sources"].as_table().unwrap();
     let is_source = |name: &String| name.ends_with(".cu") || name.ends_with(".cuh");
     let there: BTreeSet<_> = names_in(&folder()).into_iter().filter(is_source).collect();
-    assert_eq!(sources.keys().cloned().collect::<BTreeSet<_>>(), there, "run `just kernels`");
+    assert_eq!(
+        sources.keys().cloned().collect::<BTreeSet<_>>(),
+        there,
+        "run `just kernels`"
+    );
     for (name, hash) in sources {
         let now = sha256(&folder().join(name));
-        assert_eq!(hash.as_str(), Some(&*now), "{name} changed since the images were made: run `just kernels`");
+        assert_eq!(
+            hash.as_str(),
+            Some(&*now),
+            "{name} changed since the images were made: run `just kernels`"
+        );
     }
 }
 
@@ -95,11 +117,17 @@ fn the_images_are_those_that_the_manifest_names() {
         named.insert(file.to_owned());
         let path = folder().join("images").join(file);
         assert_eq!(image["sha256"].as_str(), Some(&*sha256(&path)), "{file}");
-        assert_eq!(image["bytes"].as_integer(), i64::try_from(read(&path).len()).ok(), "{file}");
+        assert_eq!(
+            image["bytes"].as_integer(),
+            i64::try_from(read(&path).len()).ok(),
+            "{file}"
+        );
     }
     assert_eq!(named, names_in(&folder().join("images")));
     let cubins = ARCHITECTURES.map(|sm| format!("firstlight.sm_{sm}.cubin"));
-    let wanted = cubins.into_iter().chain([PTX.to_owned(), "manifest.toml".to_owned()]);
+    let wanted = cubins
+        .into_iter()
+        .chain([PTX.to_owned(), "manifest.toml".to_owned()]);
     assert_eq!(named, wanted.collect());
 }
 
@@ -108,7 +136,11 @@ fn the_images_are_those_that_the_manifest_names() {
 fn architecture(image: &[u8]) -> u32 {
     assert_eq!(&image[..5], b"\x7fELF\x02", "not a 64-bit ELF file");
     let u16_at = |at: usize| u16::from_le_bytes([image[at], image[at + 1]]);
-    assert_eq!((u16_at(16), u16_at(18)), (2, 190), "not an executable for CUDA");
+    assert_eq!(
+        (u16_at(16), u16_at(18)),
+        (2, 190),
+        "not an executable for CUDA"
+    );
     let old = image[7] != 0x41;
     u32::from(if old { image[48] } else { image[49] })
 }
@@ -116,8 +148,12 @@ fn architecture(image: &[u8]) -> u32 {
 /// The kernels of an ELF file, from the names of its code sections. Names are split at their zero bytes, so that none is
 /// taken for a longer one.
 fn kernels_of(image: &[u8]) -> BTreeSet<String> {
-    let names = image.split(|b| *b == 0).filter_map(|name| name.strip_prefix(b".text."));
-    names.map(|name| String::from_utf8_lossy(name).into_owned()).collect()
+    let names = image
+        .split(|b| *b == 0)
+        .filter_map(|name| name.strip_prefix(b".text."));
+    names
+        .map(|name| String::from_utf8_lossy(name).into_owned())
+        .collect()
 }
 
 #[test]
@@ -144,7 +180,9 @@ fn the_ptx_is_old_enough_for_the_oldest_driver_and_gpu() {
 fn each_kernel_takes_the_arguments_that_the_validator_gives() {
     let ptx = String::from_utf8(read(&folder().join("images").join(PTX))).unwrap();
     for (kernel, sizes) in KERNELS {
-        let (_, rest) = ptx.split_once(&format!(".entry {kernel}(")).unwrap_or_else(|| panic!("no {kernel}"));
+        let (_, rest) = ptx
+            .split_once(&format!(".entry {kernel}("))
+            .unwrap_or_else(|| panic!("no {kernel}"));
         let (parameters, _) = rest.split_once(')').unwrap();
         let found: Vec<usize> = parameters.split(',').map(size_of_parameter).collect();
         assert_eq!(&found, sizes, "{kernel}");
@@ -154,7 +192,10 @@ fn each_kernel_takes_the_arguments_that_the_validator_gives() {
 /// The size in bytes of a parameter such as `.param .u64 fl_fill_param_0`.
 fn size_of_parameter(text: &str) -> usize {
     let kind = text.split_whitespace().nth(1).unwrap();
-    kind.trim_start_matches(|c: char| !c.is_ascii_digit()).parse::<usize>().unwrap() / 8
+    kind.trim_start_matches(|c: char| !c.is_ascii_digit())
+        .parse::<usize>()
+        .unwrap()
+        / 8
 }
 
 #[test]
@@ -180,12 +221,27 @@ fn hex(of: &toml::Value, key: &str) -> u64 {
 /// The numbers that a C program prints, one per line. It includes a header of the kernels' own source, compiled by the host's
 /// compiler, whose integer arithmetic is the same as a GPU's.
 fn on_the_host(header: &str, main: &str) -> Vec<u64> {
-    let program = format!("#include <stdio.h>\n#include \"{header}\"\nint main(void) {{\n{main}return 0;\n}}\n");
+    let program = format!(
+        "#include <stdio.h>\n#include \"{header}\"\nint main(void) {{\n{main}return 0;\n}}\n"
+    );
     let work = tempfile::tempdir().unwrap();
     let (source, binary) = (work.path().join("program.c"), work.path().join("program"));
     fs::write(&source, program).unwrap();
-    let words = ["-Werror", "-w", "-O1", "-D__device__=", "-D__forceinline__=inline", "-I"];
-    let built = Command::new("gcc").args(words).arg(folder()).arg(&source).arg("-o").arg(&binary).status();
+    let words = [
+        "-Werror",
+        "-w",
+        "-O1",
+        "-D__device__=",
+        "-D__forceinline__=inline",
+        "-I",
+    ];
+    let built = Command::new("gcc")
+        .args(words)
+        .arg(folder())
+        .arg(&source)
+        .arg("-o")
+        .arg(&binary)
+        .status();
     assert!(built.unwrap().success());
     let output = Command::new(binary).output().unwrap();
     let stdout = String::from_utf8(output.stdout).unwrap();
@@ -196,9 +252,18 @@ fn on_the_host(header: &str, main: &str) -> Vec<u64> {
 fn the_pattern_has_its_known_values() {
     let vectors = vectors("pattern-vectors.toml");
     assert!(vectors.len() >= 16 && vectors.iter().any(|v| hex(v, "i") > u64::from(u32::MAX)));
-    let call = |v| format!("printf(\"%u\\n\", word({}ull, {}ull));\n", hex(v, "seed"), hex(v, "i"));
+    let call = |v| {
+        format!(
+            "printf(\"%u\\n\", word({}ull, {}ull));\n",
+            hex(v, "seed"),
+            hex(v, "i")
+        )
+    };
     let found = on_the_host("word.cuh", &vectors.iter().map(call).collect::<String>());
-    assert_eq!(found, vectors.iter().map(|v| hex(v, "word")).collect::<Vec<_>>());
+    assert_eq!(
+        found,
+        vectors.iter().map(|v| hex(v, "word")).collect::<Vec<_>>()
+    );
 }
 
 /// The size of a vector's element in bytes, and its arguments of `values_of`.
@@ -212,11 +277,19 @@ fn element_bytes_and_arguments(vector: &toml::Value) -> (u64, String) {
         other => panic!("{other}"),
     };
     let op = vector["op"].as_str().unwrap().to_uppercase();
-    let ranks = if op == "COPY" { 1 } else { vector["ranks"].as_integer().unwrap() };
-    let [rank, range, scale] = ["rank", "range", "scale"].map(|key| vector[key].as_integer().unwrap());
+    let ranks = if op == "COPY" {
+        1
+    } else {
+        vector["ranks"].as_integer().unwrap()
+    };
+    let [rank, range, scale] =
+        ["rank", "range", "scale"].map(|key| vector[key].as_integer().unwrap());
     let powers = u32::from(vector["powers"].as_bool().unwrap());
     let seed = hex(vector, "seed");
-    (bytes, format!("{seed}ull, {rank}, {ranks}, {data}, {op}, {range}u, {scale}, {powers}"))
+    (
+        bytes,
+        format!("{seed}ull, {rank}, {ranks}, {data}, {op}, {range}u, {scale}, {powers}"),
+    )
 }
 
 /// Each vector's element is computed at every position in a group, with one group for each position.
@@ -228,15 +301,25 @@ fn the_values_of_collectives_have_their_known_bits() {
         let (bytes, asked) = element_bytes_and_arguments(vector);
         let group = |place| {
             let i = hex(vector, "i").wrapping_sub(place);
-            let bits = format!("bits = 0; __builtin_memcpy(&bits, (char *)group + {}, {bytes});", place * bytes);
-            format!("make_group(group, &values, {bytes}, {i}ull); {bits} printf(\"%llu\\n\", bits);\n")
+            let bits = format!(
+                "bits = 0; __builtin_memcpy(&bits, (char *)group + {}, {bytes});",
+                place * bytes
+            );
+            format!(
+                "make_group(group, &values, {bytes}, {i}ull); {bits} printf(\"%llu\\n\", bits);\n"
+            )
         };
         let groups: String = (0..16 / bytes).map(group).collect();
-        format!("{{ const Values values = values_of({asked}); u32 group[GROUP_WORDS]; u64 bits;\n{groups}}}\n")
+        format!(
+            "{{ const Values values = values_of({asked}); u32 group[GROUP_WORDS]; u64 bits;\n{groups}}}\n"
+        )
     };
     let found = on_the_host("values.cuh", &vectors.iter().map(calls).collect::<String>());
     let places = |v| usize::try_from(16 / element_bytes_and_arguments(v).0).unwrap();
-    let wanted: Vec<_> = vectors.iter().flat_map(|v| vec![hex(v, "bits"); places(v)]).collect();
+    let wanted: Vec<_> = vectors
+        .iter()
+        .flat_map(|v| vec![hex(v, "bits"); places(v)])
+        .collect();
     assert_eq!(found, wanted);
 }
 
@@ -265,8 +348,19 @@ fn remainders_are_right_at_both_ends_of_every_quotient() {
 #[test]
 fn the_compile_script_refuses_what_it_does_not_know() {
     let mut command = Command::new(folder().join("compile.py"));
-    let output = command.arg("--chekc").stdin(Stdio::null()).output().unwrap();
+    let output = command
+        .arg("--chekc")
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
     let stderr = String::from_utf8_lossy(&output.stderr);
-    assert_eq!((output.status.code(), stderr.lines().count()), (Some(1), 1), "{stderr}");
-    assert!(stderr.contains("--chekc") && stderr.contains("--check"), "{stderr}");
+    assert_eq!(
+        (output.status.code(), stderr.lines().count()),
+        (Some(1), 1),
+        "{stderr}"
+    );
+    assert!(
+        stderr.contains("--chekc") && stderr.contains("--check"),
+        "{stderr}"
+    );
 }

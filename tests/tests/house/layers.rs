@@ -34,16 +34,26 @@ fn layer(layers: Layers, module: &str) -> Option<usize> {
 
 /// The modules that a line of code names after `crate::`: `use crate::root::Root;`, `crate::{chain, time}`.
 fn named(line: &str) -> Vec<&str> {
-    let all = line.split("crate::").skip(1).flat_map(|rest| match rest.strip_prefix('{') {
-        Some(list) => list.split('}').next().unwrap_or_default().split(',').collect::<Vec<_>>(),
-        None => vec![rest],
-    });
+    let all = line
+        .split("crate::")
+        .skip(1)
+        .flat_map(|rest| match rest.strip_prefix('{') {
+            Some(list) => list
+                .split('}')
+                .next()
+                .unwrap_or_default()
+                .split(',')
+                .collect::<Vec<_>>(),
+            None => vec![rest],
+        });
     all.filter_map(word).collect()
 }
 
 /// The word that `text` begins with.
 fn word(text: &str) -> Option<&str> {
-    text.trim().split(|c: char| !(c.is_alphanumeric() || c == '_')).next()
+    text.trim()
+        .split(|c: char| !(c.is_alphanumeric() || c == '_'))
+        .next()
 }
 
 /// Every import of `product` that does not point to a lower layer, and every module without a layer.
@@ -52,7 +62,11 @@ fn violations(product: &str, layers: Layers) -> Vec<String> {
     let mut wrong = Vec::new();
     for file in rust_files(&under).into_iter().filter(|f| !is_test(f)) {
         let rest = file.trim_start_matches(&under);
-        let own = rest.split('/').next().unwrap_or_default().trim_end_matches(".rs");
+        let own = rest
+            .split('/')
+            .next()
+            .unwrap_or_default()
+            .trim_end_matches(".rs");
         if own == "lib" {
             continue;
         }
@@ -61,7 +75,10 @@ fn violations(product: &str, layers: Layers) -> Vec<String> {
             continue;
         };
         for line in code(&file) {
-            for module in named(&line).into_iter().filter(|module| *module != own && !module.is_empty()) {
+            for module in named(&line)
+                .into_iter()
+                .filter(|module| *module != own && !module.is_empty())
+            {
                 match layer(layers, module) {
                     Some(below) if below < here => {}
                     _ => wrong.push(format!("{file}: {}", line.trim())),
@@ -81,7 +98,10 @@ fn modules_import_only_from_lower_layers() {
 #[test]
 fn a_line_names_its_modules() {
     assert_eq!(named("use crate::root::Root;"), ["root"]);
-    assert_eq!(named("    let x = crate::suite::ids().len() + crate::time::now();"), ["suite", "time"]);
+    assert_eq!(
+        named("    let x = crate::suite::ids().len() + crate::time::now();"),
+        ["suite", "time"]
+    );
     assert_eq!(named("use crate::{chain, time::utc};"), ["chain", "time"]);
     assert!(named("use super::root::Root;").is_empty());
 }

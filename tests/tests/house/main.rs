@@ -16,16 +16,38 @@ use std::process::Command;
 
 /// Every file that is or would be checked in, by its path from the top.
 fn files() -> Vec<String> {
-    let listing = ["ls-files", "--cached", "--others", "--exclude-standard", "-z"];
-    let output = Command::new("git").args(listing).current_dir(workspace()).output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let listing = [
+        "ls-files",
+        "--cached",
+        "--others",
+        "--exclude-standard",
+        "-z",
+    ];
+    let output = Command::new("git")
+        .args(listing)
+        .current_dir(workspace())
+        .output()
+        .unwrap();
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     let names = String::from_utf8(output.stdout).unwrap();
     let there = |name: &&str| workspace().join(name).is_file();
-    names.split('\0').filter(|n| !n.is_empty()).filter(there).map(str::to_owned).collect()
+    names
+        .split('\0')
+        .filter(|n| !n.is_empty())
+        .filter(there)
+        .map(str::to_owned)
+        .collect()
 }
 
 fn rust_files(under: &str) -> Vec<String> {
-    let found: Vec<_> = files().into_iter().filter(|f| f.starts_with(under) && f.ends_with(".rs")).collect();
+    let found: Vec<_> = files()
+        .into_iter()
+        .filter(|f| f.starts_with(under) && f.ends_with(".rs"))
+        .collect();
     assert!(!found.is_empty(), "no Rust file under {under}");
     found
 }
@@ -45,7 +67,9 @@ fn is_test(file: &str) -> bool {
 fn code(file: &str) -> Vec<String> {
     let all = text(file);
     let product = all.split("\n#[cfg(test)]\nmod ").next().unwrap_or_default();
-    let lines = product.lines().map(|line| line.split("//").next().unwrap_or_default().to_owned());
+    let lines = product
+        .lines()
+        .map(|line| line.split("//").next().unwrap_or_default().to_owned());
     lines.collect()
 }
 
@@ -57,20 +81,36 @@ fn has(line: &str, word: &str) -> bool {
 
 /// Files below `under`, except tests, with code that names one of `words`.
 fn naming(under: &str, words: &[&str]) -> BTreeSet<String> {
-    let names = |file: &String| code(file).iter().any(|line| words.iter().any(|w| has(line, w)));
-    rust_files(under).into_iter().filter(|f| !is_test(f)).filter(names).collect()
+    let names = |file: &String| {
+        code(file)
+            .iter()
+            .any(|line| words.iter().any(|w| has(line, w)))
+    };
+    rust_files(under)
+        .into_iter()
+        .filter(|f| !is_test(f))
+        .filter(names)
+        .collect()
 }
 
 /// The crates of the program `firstlight`.
-const VALIDATOR: &[&str] = &["", "outcome/", "machine/", "fabric/", "gpu/", "report/", "setup/"];
+const VALIDATOR: &[&str] = &[
+    "", "outcome/", "machine/", "fabric/", "gpu/", "report/", "setup/",
+];
 
 /// As [`naming`], in all crates of the validator.
 fn naming_in_validator(words: &[&str]) -> BTreeSet<String> {
-    VALIDATOR.iter().flat_map(|crate_| naming(&format!("validator/{crate_}src"), words)).collect()
+    VALIDATOR
+        .iter()
+        .flat_map(|crate_| naming(&format!("validator/{crate_}src"), words))
+        .collect()
 }
 
 fn validator_manifests() -> Vec<String> {
-    VALIDATOR.iter().map(|crate_| format!("validator/{crate_}Cargo.toml")).collect()
+    VALIDATOR
+        .iter()
+        .map(|crate_| format!("validator/{crate_}Cargo.toml"))
+        .collect()
 }
 
 fn manifest(path: &str) -> toml::Table {
@@ -87,24 +127,49 @@ fn dependencies(path: &str) -> Vec<String> {
 #[test]
 fn init_and_validator_share_only_the_contract_crate() {
     let all = dependencies("init/Cargo.toml");
-    let ours: BTreeSet<_> = all.iter().filter(|d| d.starts_with("firstlight")).map(String::as_str).collect();
+    let ours: BTreeSet<_> = all
+        .iter()
+        .filter(|d| d.starts_with("firstlight"))
+        .map(String::as_str)
+        .collect();
     assert_eq!(ours, BTreeSet::from(["firstlight-contract"]));
     for path in validator_manifests() {
-        assert!(!dependencies(&path).iter().any(|d| d == "firstlight-init"), "{path}");
+        assert!(
+            !dependencies(&path).iter().any(|d| d == "firstlight-init"),
+            "{path}"
+        );
     }
-    assert_eq!(dependencies("validator/contract/Cargo.toml"), ["serde", "strsim", "thiserror", "toml", "serde_json"]);
-    let acting = naming("validator/contract/src", &["std::fs", "std::io", "std::env", "std::net", "std::process"]);
+    assert_eq!(
+        dependencies("validator/contract/Cargo.toml"),
+        ["serde", "strsim", "thiserror", "toml", "serde_json"]
+    );
+    let acting = naming(
+        "validator/contract/src",
+        &["std::fs", "std::io", "std::env", "std::net", "std::process"],
+    );
     assert!(acting.is_empty(), "{acting:?}");
-    for file in rust_files("init/src").iter().chain(&rust_files("validator/src")) {
-        assert!(!text(file).contains("#[path = \"../.."), "{file} takes a file from elsewhere");
+    for file in rust_files("init/src")
+        .iter()
+        .chain(&rust_files("validator/src"))
+    {
+        assert!(
+            !text(file).contains("#[path = \"../.."),
+            "{file} takes a file from elsewhere"
+        );
     }
 }
 
 /// In process 1 they are in `sys.rs`, or in the folder that replaces it.
 #[test]
 fn system_calls_and_unsafe_code_are_in_the_modules_for_them() {
-    let outside = naming("init/src", &["unsafe ", "unsafe{", "rustix::", "nix::", "libc::"]);
-    let outside: Vec<_> = outside.iter().filter(|f| !f.starts_with("init/src/sys")).collect();
+    let outside = naming(
+        "init/src",
+        &["unsafe ", "unsafe{", "rustix::", "nix::", "libc::"],
+    );
+    let outside: Vec<_> = outside
+        .iter()
+        .filter(|f| !f.starts_with("init/src/sys"))
+        .collect();
     assert!(outside.is_empty(), "{outside:?}");
     // The compiler refuses unsafe code in all crates of the validator but one.
     for crate_ in VALIDATOR.iter().filter(|crate_| **crate_ != "gpu/") {
@@ -113,7 +178,10 @@ fn system_calls_and_unsafe_code_are_in_the_modules_for_them() {
     }
     // The only unsafe attribute: the program's entry point, in place of std's.
     let attributes = naming("init/src", &["#[unsafe("]);
-    assert!(attributes.iter().all(|f| f == "init/src/main.rs"), "{attributes:?}");
+    assert!(
+        attributes.iter().all(|f| f == "init/src/main.rs"),
+        "{attributes:?}"
+    );
 }
 
 /// Modules of the validator that open files: the root, and those for files that are not the machine's own: configuration,
@@ -131,20 +199,46 @@ const FILE_MODULES: &[&str] = &[
 
 #[test]
 fn the_machine_is_read_through_the_root_alone() {
-    let calls = ["read", "read_to_string", "read_dir", "read_link", "write", "metadata", "remove_file", "rename"];
+    let calls = [
+        "read",
+        "read_to_string",
+        "read_dir",
+        "read_link",
+        "write",
+        "metadata",
+        "remove_file",
+        "rename",
+    ];
     let mut words: Vec<_> = calls.iter().map(|call| format!("fs::{call}(")).collect();
-    words.extend(["File::open", "File::create", "File::options", "OpenOptions::new"].map(str::to_owned));
+    words.extend(
+        [
+            "File::open",
+            "File::create",
+            "File::options",
+            "OpenOptions::new",
+        ]
+        .map(str::to_owned),
+    );
     let words: Vec<_> = words.iter().map(String::as_str).collect();
     let opening = naming_in_validator(&words);
-    let others: Vec<_> = opening.iter().filter(|f| !FILE_MODULES.iter().any(|d| f.starts_with(d))).collect();
+    let others: Vec<_> = opening
+        .iter()
+        .filter(|f| !FILE_MODULES.iter().any(|d| f.starts_with(d)))
+        .collect();
     assert!(others.is_empty(), "{others:?}");
-    assert!(opening.contains("validator/machine/src/root/jail.rs"), "the search finds nothing: {opening:?}");
+    assert!(
+        opening.contains("validator/machine/src/root/jail.rs"),
+        "the search finds nothing: {opening:?}"
+    );
 }
 
 #[test]
 fn one_crate_loads_cuda_nvml_and_libibverbs() {
-    let loading =
-        |path: &String| dependencies(path).iter().any(|d| ["cudarc", "nvml-wrapper", "libloading"].contains(&&**d));
+    let loading = |path: &String| {
+        dependencies(path)
+            .iter()
+            .any(|d| ["cudarc", "nvml-wrapper", "libloading"].contains(&&**d))
+    };
     let loading: Vec<_> = validator_manifests().into_iter().filter(loading).collect();
     assert_eq!(loading, ["validator/gpu/Cargo.toml"]);
 }
@@ -152,27 +246,41 @@ fn one_crate_loads_cuda_nvml_and_libibverbs() {
 #[test]
 fn only_one_file_uses_http() {
     let naming = naming_in_validator(&["ureq"]);
-    assert_eq!(naming.into_iter().collect::<Vec<_>>(), ["validator/src/net/http.rs"]);
+    assert_eq!(
+        naming.into_iter().collect::<Vec<_>>(),
+        ["validator/src/net/http.rs"]
+    );
 }
 
 #[test]
 fn only_one_file_uses_ntp() {
     let naming = naming_in_validator(&["UdpSocket"]);
-    assert_eq!(naming.into_iter().collect::<Vec<_>>(), ["validator/src/net/sntp.rs"]);
+    assert_eq!(
+        naming.into_iter().collect::<Vec<_>>(),
+        ["validator/src/net/sntp.rs"]
+    );
 }
 
 #[test]
 fn tests_of_the_suite_judge_and_open_nothing() {
-    let opening = naming("validator/src/suite", &["std::fs", "std::env", "cudarc", "std::process"]);
+    let opening = naming(
+        "validator/src/suite",
+        &["std::fs", "std::env", "cudarc", "std::process"],
+    );
     assert!(opening.is_empty(), "{opening:?}");
 }
 
 /// One name, one meaning: a module with one of these names only computes return values from its arguments.
 #[test]
 fn modules_named_judge_or_plan_read_nothing_and_have_no_effects() {
-    let acting = ["Root", "&Machine", "Instant", "sleep", "fs::", "Command", "RefCell", "unsafe"];
+    let acting = [
+        "Root", "&Machine", "Instant", "sleep", "fs::", "Command", "RefCell", "unsafe",
+    ];
     let acting = naming_in_validator(&acting);
-    let pure = |file: &&String| file.split(['/', '.']).any(|part| ["judge", "plan"].contains(&part));
+    let pure = |file: &&String| {
+        file.split(['/', '.'])
+            .any(|part| ["judge", "plan"].contains(&part))
+    };
     let wrong: Vec<_> = acting.iter().filter(pure).collect();
     assert!(wrong.is_empty(), "{wrong:?}");
 }
@@ -187,14 +295,27 @@ fn process_one_opens_no_connection() {
 #[test]
 fn nothing_in_the_product_selects_a_simulation() {
     let words = ["cfg(feature", "cfg!(", "option_env!", "simulat"];
-    let selecting = naming("init/src", &words).into_iter().chain(naming_in_validator(&words)).collect::<Vec<_>>();
+    let selecting = naming("init/src", &words)
+        .into_iter()
+        .chain(naming_in_validator(&words))
+        .collect::<Vec<_>>();
     assert!(selecting.is_empty(), "{selecting:?}");
-    for path in validator_manifests().into_iter().chain(["init/Cargo.toml".to_owned()]) {
+    for path in validator_manifests()
+        .into_iter()
+        .chain(["init/Cargo.toml".to_owned()])
+    {
         // Values for the tests of other crates; a dependency of a product must not bring them in.
         let manifest = manifest(&path);
-        let mut features = manifest.get("features").and_then(|f| f.as_table()).into_iter().flat_map(|f| f.keys());
+        let mut features = manifest
+            .get("features")
+            .and_then(|f| f.as_table())
+            .into_iter()
+            .flat_map(|f| f.keys());
         assert!(features.all(|name| name == "samples"), "{path}");
-        let dependencies = manifest.get("dependencies").map(ToString::to_string).unwrap_or_default();
+        let dependencies = manifest
+            .get("dependencies")
+            .map(ToString::to_string)
+            .unwrap_or_default();
         assert!(!dependencies.contains("samples"), "{path}");
     }
 }
@@ -204,7 +325,10 @@ fn no_test_is_ignored() {
     // Joined here, so that this file does not contain it.
     let word = ["#[ig", "nore"].concat();
     for folder in ["init", "validator", "tests"] {
-        let ignoring: Vec<_> = rust_files(folder).into_iter().filter(|file| text(file).contains(&word)).collect();
+        let ignoring: Vec<_> = rust_files(folder)
+            .into_iter()
+            .filter(|file| text(file).contains(&word))
+            .collect();
         assert!(ignoring.is_empty(), "{ignoring:?}");
     }
 }
@@ -212,27 +336,54 @@ fn no_test_is_ignored() {
 #[test]
 fn no_file_names_a_package_mirror_or_a_local_path() {
     // Joined here, so that this file does not contain them.
-    let hosts =
-        [["debian", ".org"], ["debian", ".net"], ["kernel", ".org/pub"], ["ubuntu", ".com"], ["crates", ".io/api"]];
+    let hosts = [
+        ["debian", ".org"],
+        ["debian", ".net"],
+        ["kernel", ".org/pub"],
+        ["ubuntu", ".com"],
+        ["crates", ".io/api"],
+    ];
     let places = [["/wo", "rk/"], ["/ho", "me/"], ["/Us", "ers/"]];
     let words: Vec<_> = hosts.iter().chain(&places).map(|w| w.concat()).collect();
-    for file in files().iter().filter(|f| *f != "Cargo.lock" && !f.starts_with("LICENSE")) {
+    for file in files()
+        .iter()
+        .filter(|f| *f != "Cargo.lock" && !f.starts_with("LICENSE"))
+    {
         let text = text(file);
         for word in &words {
             let place = text.lines().position(|l| l.contains(word.as_str()));
-            assert!(place.is_none(), "{file}:{} names {word}", place.unwrap_or_default() + 1);
+            assert!(
+                place.is_none(),
+                "{file}:{} names {word}",
+                place.unwrap_or_default() + 1
+            );
         }
     }
 }
 
 #[test]
 fn rust_files_begin_with_their_purpose() {
-    let others = ["init/src", "validator/contract/src", "validator/collect/src"].map(str::to_owned);
-    let folders = VALIDATOR.iter().map(|crate_| format!("validator/{crate_}src")).chain(others);
-    let product = folders.flat_map(|folder| rust_files(&folder)).filter(|f| !is_test(f));
-    let mine = rust_files("tests").into_iter().filter(|f| !f.ends_with("/tests.rs"));
+    let others = [
+        "init/src",
+        "validator/contract/src",
+        "validator/collect/src",
+    ]
+    .map(str::to_owned);
+    let folders = VALIDATOR
+        .iter()
+        .map(|crate_| format!("validator/{crate_}src"))
+        .chain(others);
+    let product = folders
+        .flat_map(|folder| rust_files(&folder))
+        .filter(|f| !is_test(f));
+    let mine = rust_files("tests")
+        .into_iter()
+        .filter(|f| !f.ends_with("/tests.rs"));
     for file in product.chain(mine) {
-        assert!(text(&file).starts_with("//!"), "{file} does not open with its paragraph");
+        assert!(
+            text(&file).starts_with("//!"),
+            "{file} does not open with its paragraph"
+        );
     }
 }
 
@@ -243,12 +394,21 @@ fn scripts_say_what_they_are_for_and_stop_at_the_first_error() {
         let text = text(&file);
         let second = text.lines().nth(1).unwrap_or_default();
         if text.starts_with("#!/usr/bin/env python3") {
-            assert!(second.starts_with("\"\"\""), "{file} does not open with its paragraph");
+            assert!(
+                second.starts_with("\"\"\""),
+                "{file} does not open with its paragraph"
+            );
             continue;
         }
-        assert!(second.starts_with("# "), "{file} does not open with its paragraph");
+        assert!(
+            second.starts_with("# "),
+            "{file} does not open with its paragraph"
+        );
         let guest = file.starts_with("image/recipe/files/");
-        assert!(guest || text.lines().any(|l| l.starts_with("set -eu")), "{file} continues after an error");
+        assert!(
+            guest || text.lines().any(|l| l.starts_with("set -eu")),
+            "{file} continues after an error"
+        );
     }
 }
 
@@ -257,6 +417,8 @@ fn every_dependency_has_its_reason() {
     let text = text("Cargo.toml");
     let section = text.split("[workspace.dependencies]").nth(1).unwrap();
     let lines = section.lines().skip(1).take_while(|l| !l.starts_with('['));
-    let bare: Vec<_> = lines.filter(|l| l.contains(" = ") && !l.starts_with('#') && !l.contains(" # ")).collect();
+    let bare: Vec<_> = lines
+        .filter(|l| l.contains(" = ") && !l.starts_with('#') && !l.contains(" # "))
+        .collect();
     assert!(bare.is_empty(), "{bare:?}");
 }

@@ -18,7 +18,11 @@ fn script(name: &str) -> Command {
 #[track_caller]
 fn done(command: &mut Command) -> String {
     let output = command.output().unwrap();
-    assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+    assert!(
+        output.status.success(),
+        "{command:?}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     String::from_utf8(output.stdout).unwrap().trim().to_owned()
 }
 
@@ -38,7 +42,11 @@ fn assemble(parts: &Path, to: &Path, driver: &str) -> PathBuf {
 static DRIVERLESS: LazyLock<TempDir> = LazyLock::new(|| {
     let dir = tempfile::tempdir_in(workspace().join("target")).unwrap();
     assemble(&parts(), &dir.path().join("out"), "");
-    fs::copy(kernel_file(Image::shipped().folder()), dir.path().join("out/firstlight-kernel-1.tar")).unwrap();
+    fs::copy(
+        kernel_file(Image::shipped().folder()),
+        dir.path().join("out/firstlight-kernel-1.tar"),
+    )
+    .unwrap();
     dir
 });
 
@@ -48,9 +56,15 @@ fn driverless() -> PathBuf {
 
 /// The kernel's file in a folder.
 fn kernel_file(folder: &Path) -> PathBuf {
-    let names = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
-    let found: Vec<_> = names.filter(|path| path.to_string_lossy().contains("/firstlight-kernel-")).collect();
-    let [file] = &found[..] else { panic!("{found:?}") };
+    let names = fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    let found: Vec<_> = names
+        .filter(|path| path.to_string_lossy().contains("/firstlight-kernel-"))
+        .collect();
+    let [file] = &found[..] else {
+        panic!("{found:?}")
+    };
     file.clone()
 }
 
@@ -77,14 +91,28 @@ fn an_image_with_a_driver_is_the_one_without_and_the_drivers_archive() {
     done(Command::new("diff").arg("-r").args([&cut, &parts()]));
 
     let again = assemble(&cut, &dir.path().join("again"), "");
-    assert!(fs::read(again).unwrap() == fs::read(&uki).unwrap(), "cut and assembled again it is another UKI");
+    assert!(
+        fs::read(again).unwrap() == fs::read(&uki).unwrap(),
+        "cut and assembled again it is another UKI"
+    );
     // What this image has in addition was built before, for the kernel of the full build.
-    let kernel = done(&mut Command::new(workspace().join("kernel-config/build.sh")));
+    let kernel = done(&mut Command::new(
+        workspace().join("kernel-config/build.sh"),
+    ));
     let driver = done(script("driver/build.sh").arg(kernel));
     let with = assemble(&cut, &dir.path().join("with"), &driver);
-    assert!(fs::read(&with).unwrap() == fs::read(image.uki().unwrap()).unwrap(), "with the driver it is another UKI");
-    for name in ["firstlight.initrd", "firstlight.files", "firstlight-pt.efi", ".image-id"] {
-        let [ours, theirs] = [with.with_file_name(name), image.folder().join(name)].map(|path| fs::read(path).unwrap());
+    assert!(
+        fs::read(&with).unwrap() == fs::read(image.uki().unwrap()).unwrap(),
+        "with the driver it is another UKI"
+    );
+    for name in [
+        "firstlight.initrd",
+        "firstlight.files",
+        "firstlight-pt.efi",
+        ".image-id",
+    ] {
+        let [ours, theirs] = [with.with_file_name(name), image.folder().join(name)]
+            .map(|path| fs::read(path).unwrap());
         assert!(ours == theirs, "{name} differs");
     }
 }
@@ -97,21 +125,45 @@ fn everything_of_the_driver_is_in_its_own_archive() {
     let system = harness::archive::read_initrd(&initrd).unwrap();
     for file in &system {
         assert!(!file.path.ends_with("driver.squashfs"), "{}", file.path);
-        assert!(!file.target().is_some_and(|to| to.starts_with("/run/firstlight/driver")), "{} is a link", file.path);
+        assert!(
+            !file
+                .target()
+                .is_some_and(|to| to.starts_with("/run/firstlight/driver")),
+            "{} is a link",
+            file.path
+        );
     }
-    let config = system.iter().find(|file| file.path == "etc/firstlight/config.toml").unwrap();
-    let config: toml::Table = String::from_utf8(config.data.clone()).unwrap().parse().unwrap();
+    let config = system
+        .iter()
+        .find(|file| file.path == "etc/firstlight/config.toml")
+        .unwrap();
+    let config: toml::Table = String::from_utf8(config.data.clone())
+        .unwrap()
+        .parse()
+        .unwrap();
     assert!(!config.contains_key("driver"), "{config}");
     let links = fs::read_to_string(workspace().join("image/driver/links.list")).unwrap();
-    let links: Vec<_> = links.lines().filter(|l| l.starts_with('/')).map(|l| l.split(' ').next().unwrap()).collect();
+    let links: Vec<_> = links
+        .lines()
+        .filter(|l| l.starts_with('/'))
+        .map(|l| l.split(' ').next().unwrap())
+        .collect();
     let files = Image::shipped().files().unwrap();
     let list = Image::shipped().file_list().unwrap();
     for link in links {
-        let found =
-            files.iter().find(|file| file.path == link.trim_start_matches('/')).unwrap_or_else(|| panic!("{link}"));
+        let found = files
+            .iter()
+            .find(|file| file.path == link.trim_start_matches('/'))
+            .unwrap_or_else(|| panic!("{link}"));
         let target = found.target().unwrap();
-        assert!(target.starts_with("/run/firstlight/driver/"), "{link} leads to {target}");
-        assert!(list.contains(&format!("-> {target}\t{link}\tbuilt here\n")), "{link} is not listed");
+        assert!(
+            target.starts_with("/run/firstlight/driver/"),
+            "{link} leads to {target}"
+        );
+        assert!(
+            list.contains(&format!("-> {target}\t{link}\tbuilt here\n")),
+            "{link} is not listed"
+        );
     }
 }
 
@@ -120,14 +172,27 @@ fn the_kernels_file_is_small_and_names_its_kernel() {
     let file = kernel_file(Image::shipped().folder());
     let bytes = fs::metadata(&file).unwrap().len();
     assert!(bytes <= 12_000_000, "{bytes} bytes");
-    let toml: toml::Table = done(Command::new("tar").args(["-xOf"]).arg(&file).arg("kernel.toml")).parse().unwrap();
+    let toml: toml::Table = done(
+        Command::new("tar")
+            .args(["-xOf"])
+            .arg(&file)
+            .arg("kernel.toml"),
+    )
+    .parse()
+    .unwrap();
     for (key, kernel) in [("vmlinuz_sha256", "off"), ("vmlinuz_pt_sha256", "pt")] {
         let sum = done(Command::new("sha256sum").arg(parts().join(kernel).join("vmlinuz")));
         assert_eq!(toml[key].as_str(), sum.split(' ').next(), "{key}");
     }
     let release = fs::read_to_string(parts().join("release")).unwrap();
     assert_eq!(toml["release"].as_str(), Some(release.trim()));
-    assert!(toml["vermagic"].as_str().unwrap().starts_with(&format!("{} ", release.trim())), "{toml}");
+    assert!(
+        toml["vermagic"]
+            .as_str()
+            .unwrap()
+            .starts_with(&format!("{} ", release.trim())),
+        "{toml}"
+    );
 }
 
 /// One refusal: `prepare` spoils something in a folder with a driver-less image and its kernel's file.
@@ -138,7 +203,11 @@ impl Trial {
         let dir = tempfile::tempdir_in(workspace().join("target")).unwrap();
         for name in ["trees", "debs"] {
             fs::create_dir_all(dir.path().join("cache")).unwrap();
-            symlink(harness::cache().join(name), dir.path().join("cache").join(name)).unwrap();
+            symlink(
+                harness::cache().join(name),
+                dir.path().join("cache").join(name),
+            )
+            .unwrap();
         }
         fs::create_dir(dir.path().join("image")).unwrap();
         for name in ["firstlight.efi", "firstlight-kernel-1.tar"] {
@@ -153,7 +222,10 @@ impl Trial {
 
     fn run(&self, words: &[&str]) -> Output {
         let mut command = script("add-driver.sh");
-        command.args(words).current_dir(self.0.path()).env("FIRSTLIGHT_CACHE", self.path("cache"));
+        command
+            .args(words)
+            .current_dir(self.0.path())
+            .env("FIRSTLIGHT_CACHE", self.path("cache"));
         command.env_remove("FIRSTLIGHT_DRIVER").output().unwrap()
     }
 
@@ -163,12 +235,19 @@ impl Trial {
         let output = self.run(words);
         let text = String::from_utf8_lossy(&output.stderr);
         let errors: Vec<_> = text.lines().filter(|line| line.contains("error")).collect();
-        assert_eq!((output.status.code(), errors.len()), (Some(status), 1), "{text}");
+        assert_eq!(
+            (output.status.code(), errors.len()),
+            (Some(status), 1),
+            "{text}"
+        );
         for word in says {
             assert!(errors[0].contains(word), "no '{word}' in: {text}");
         }
         assert!(output.stdout.is_empty(), "{output:?}");
-        let mut left: Vec<_> = fs::read_dir(self.0.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
+        let mut left: Vec<_> = fs::read_dir(self.0.path())
+            .unwrap()
+            .map(|e| e.unwrap().file_name())
+            .collect();
         left.retain(|name| name != "cache" && name != "image" && name != "there");
         assert!(left.is_empty(), "left behind: {left:?}");
         let unpacked = fs::read_dir(self.path("cache/kernel-file")).map_or(0, Iterator::count);
@@ -190,25 +269,47 @@ impl Trial {
     /// Unpacks the kernel's file, has the shell change it, and packs it again.
     fn change_kernel_file(&self, how: &str) {
         let pack = "mkdir there; cd there; tar -xf ../image/firstlight-kernel-1.tar";
-        let again = "tar -cf ../image/firstlight-kernel-1.tar kernel.toml compiler.lock tree.tar.zst";
+        let again =
+            "tar -cf ../image/firstlight-kernel-1.tar kernel.toml compiler.lock tree.tar.zst";
         let shell = format!("{pack}; {how}; {again}; cd ..; rm -r there");
-        done(Command::new("sh").args(["-euc", &shell]).current_dir(self.0.path()));
+        done(
+            Command::new("sh")
+                .args(["-euc", &shell])
+                .current_dir(self.0.path()),
+        );
     }
 }
 
 #[test]
 fn an_image_to_which_no_driver_can_be_added_is_refused() {
     let trial = Trial::new();
-    trial.assert_refused(&["--for", "image/other.efi", "--to", "new"], 1, &["there is no image image/other.efi"]);
-    trial.assert_refused(&["--for", "cache", "--to", "new"], 1, &["there is no image cache/firstlight.efi"]);
+    trial.assert_refused(
+        &["--for", "image/other.efi", "--to", "new"],
+        1,
+        &["there is no image image/other.efi"],
+    );
+    trial.assert_refused(
+        &["--for", "cache", "--to", "new"],
+        1,
+        &["there is no image cache/firstlight.efi"],
+    );
     let uki = "image/firstlight.efi";
     let whole = fs::read(trial.path(uki)).unwrap();
     for (length, says) in [
         (0, "is not a UKI: it is not a PE file"),
         (50, "is not a UKI: it is not a PE file"),
-        (200, "firstlight.efi is cut off: it ends within its table of sections"),
-        (whole.len() / 2, "firstlight.efi is cut off: its section .initrd ends at byte "),
-        (whole.len() - 2_000_000, "firstlight.efi is cut off: its section .linux ends at byte "),
+        (
+            200,
+            "firstlight.efi is cut off: it ends within its table of sections",
+        ),
+        (
+            whole.len() / 2,
+            "firstlight.efi is cut off: its section .initrd ends at byte ",
+        ),
+        (
+            whole.len() - 2_000_000,
+            "firstlight.efi is cut off: its section .linux ends at byte ",
+        ),
     ] {
         fs::write(trial.path(uki), &whole[..length]).unwrap();
         trial.refuses(&[says]);
@@ -216,7 +317,8 @@ fn an_image_to_which_no_driver_can_be_added_is_refused() {
     fs::write(trial.path(uki), "#!/bin/sh\n").unwrap();
     trial.refuses(&["firstlight.efi is not a UKI"]);
     // The magic number of the system's archive is the first of zstd in the file; a bit in the middle of the archive changes.
-    let archive = memchr::memmem::find(&whole, &fs::read(parts().join("initrd")).unwrap()[..64]).unwrap();
+    let archive =
+        memchr::memmem::find(&whole, &fs::read(parts().join("initrd")).unwrap()[..64]).unwrap();
     fs::write(trial.path(uki), &whole).unwrap();
     trial.change(uki, |bytes| bytes[archive + 3_000_000] ^= 1);
     trial.refuses(&["firstlight.efi is damaged: the initrd "]);
@@ -233,10 +335,21 @@ fn a_kernels_file_that_does_not_belong_to_the_image_is_refused() {
     let lacking = Trial::new();
     fs::rename(lacking.path(file), lacking.path("image/other.tar")).unwrap();
     lacking.refuses(&["has 0 files firstlight-kernel-VERSION.tar", "--kernel FILE"]);
-    let named = ["--for", "image", "--kernel", "image/none.tar", "--to", "new"];
+    let named = [
+        "--for",
+        "image",
+        "--kernel",
+        "image/none.tar",
+        "--to",
+        "new",
+    ];
     lacking.assert_refused(&named, 1, &["there is no kernel's file image/none.tar"]);
     fs::copy(lacking.path("image/other.tar"), lacking.path(file)).unwrap();
-    fs::copy(lacking.path("image/other.tar"), lacking.path("image/firstlight-kernel-2.tar")).unwrap();
+    fs::copy(
+        lacking.path("image/other.tar"),
+        lacking.path("image/firstlight-kernel-2.tar"),
+    )
+    .unwrap();
     lacking.refuses(&["has 2 files firstlight-kernel-VERSION.tar"]);
 
     let cut = Trial::new();
@@ -244,17 +357,26 @@ fn a_kernels_file_that_does_not_belong_to_the_image_is_refused() {
     for (length, says) in [
         (0, "is not a kernel's file, or is cut off"),
         (700, "is not a kernel's file, or is cut off"),
-        (whole.len() / 2, "firstlight-kernel-1.tar is cut off, or there is no room in "),
+        (
+            whole.len() / 2,
+            "firstlight-kernel-1.tar is cut off, or there is no room in ",
+        ),
     ] {
         fs::write(cut.path(file), &whole[..length]).unwrap();
         cut.refuses(&[says]);
     }
     fs::write(cut.path(file), &whole).unwrap();
     cut.change(file, |bytes| bytes[whole.len() / 2] ^= 1);
-    cut.refuses(&["firstlight-kernel-1.tar is changed or cut off: SHA256 of its tree is ", ", expected "]);
+    cut.refuses(&[
+        "firstlight-kernel-1.tar is changed or cut off: SHA256 of its tree is ",
+        ", expected ",
+    ]);
 
     for (how, says) in [
-        ("sed -i 's/^release = \"6/release = \"7/' kernel.toml", "do not belong together: the image's kernel is 6."),
+        (
+            "sed -i 's/^release = \"6/release = \"7/' kernel.toml",
+            "do not belong together: the image's kernel is 6.",
+        ),
         (
             "sed -i 's/^vmlinuz_sha256 = .*/vmlinuz_sha256 = \"00\"/' kernel.toml",
             "do not belong together: SHA256 of the image's kernel 'off' is ",
@@ -267,8 +389,14 @@ fn a_kernels_file_that_does_not_belong_to_the_image_is_refused() {
             "sed -i 's,/1\",/2\",' kernel.toml",
             "has the schema 'firstlight.kernel-file/2' (allowed: firstlight.kernel-file/1",
         ),
-        ("sed -i 's/^tree_sha256 = .*/tree_sha256 = \"00\"/' kernel.toml", "tree_sha256 is '00', not a SHA256"),
-        ("sed -i 's/^gcc-14 14/gcc-14 15/' compiler.lock", "gcc-14 15.2.0-19 there, gcc-14 14.2.0-19 here"),
+        (
+            "sed -i 's/^tree_sha256 = .*/tree_sha256 = \"00\"/' kernel.toml",
+            "tree_sha256 is '00', not a SHA256",
+        ),
+        (
+            "sed -i 's/^gcc-14 14/gcc-14 15/' compiler.lock",
+            "gcc-14 15.2.0-19 there, gcc-14 14.2.0-19 here",
+        ),
     ] {
         let trial = Trial::new();
         trial.change_kernel_file(how);
@@ -291,11 +419,24 @@ fn wrong_words_and_a_folder_of_something_else_are_refused() {
 #[test]
 fn a_full_disk_is_an_error() {
     let dir = tempfile::tempdir().unwrap();
-    let small = "mount -t tmpfs -o size=8m small \"$1\"; mkdir \"$1/out\"; \"$2\" \"$3\" \"$1/out\"";
+    let small =
+        "mount -t tmpfs -o size=8m small \"$1\"; mkdir \"$1/out\"; \"$2\" \"$3\" \"$1/out\"";
     let mut command = Command::new("unshare");
-    command.args(["--map-root-user", "--mount", "sh", "-euc", small, "sh"]).arg(dir.path());
-    let output = command.arg(workspace().join("image/assemble.sh")).arg(parts()).output().unwrap();
+    command
+        .args(["--map-root-user", "--mount", "sh", "-euc", small, "sh"])
+        .arg(dir.path());
+    let output = command
+        .arg(workspace().join("image/assemble.sh"))
+        .arg(parts())
+        .output()
+        .unwrap();
     let text = String::from_utf8_lossy(&output.stderr);
-    assert!(!output.status.success() && text.lines().count() == 1, "{text}");
-    assert!(text.contains("the image cannot be made in ") && text.contains("No space left on device"), "{text}");
+    assert!(
+        !output.status.success() && text.lines().count() == 1,
+        "{text}"
+    );
+    assert!(
+        text.contains("the image cannot be made in ") && text.contains("No space left on device"),
+        "{text}"
+    );
 }

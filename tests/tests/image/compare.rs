@@ -19,7 +19,10 @@ impl Builds {
         let builds = Self(dir);
         builds.both("image", &[7; 3000]);
         builds.both("modules/a.ko", b"module");
-        builds.both("firstlight.files", b"aa\t/init\tbuilt here\nbb\t/usr/bin/busybox\tbusybox 1\n");
+        builds.both(
+            "firstlight.files",
+            b"aa\t/init\tbuilt here\nbb\t/usr/bin/busybox\tbusybox 1\n",
+        );
         builds.both(".note", b"");
         for build in ["first", "second"] {
             symlink("a.ko", builds.at(build, "modules/b.ko")).unwrap();
@@ -40,7 +43,12 @@ impl Builds {
     fn compared(&self) -> Output {
         let script = workspace().join("image/reproduce/compare.py");
         let mut python = Command::new("python3");
-        python.arg("-B").arg(script).arg("built").arg(self.at("first", "")).arg(self.at("second", ""));
+        python
+            .arg("-B")
+            .arg(script)
+            .arg("built")
+            .arg(self.at("first", ""))
+            .arg(self.at("second", ""));
         python.output().unwrap()
     }
 
@@ -60,7 +68,10 @@ fn the_same_bytes_are_the_same() {
     let report = String::from_utf8_lossy(&output.stdout).into_owned();
     assert_eq!(output.status.code(), Some(0), "{report}");
     assert!(report.ends_with("4 of 4 files are the same\n"), "{report}");
-    assert!(report.contains(" 3000  ") && report.contains("  built/image\n"), "{report}");
+    assert!(
+        report.contains(" 3000  ") && report.contains("  built/image\n"),
+        "{report}"
+    );
 }
 
 #[test]
@@ -69,14 +80,18 @@ fn a_byte_that_differs_is_reported_with_its_offset() {
     let mut data = [7; 3000];
     data[2500] = 8;
     fs::write(builds.at("second", "image"), data).unwrap();
-    builds.assert_difference("DIFFERS  built/image: first different byte at 2500; sizes 3000, 3000\n");
+    builds.assert_difference(
+        "DIFFERS  built/image: first different byte at 2500; sizes 3000, 3000\n",
+    );
 }
 
 #[test]
 fn a_file_that_ends_earlier_differs_where_it_ends() {
     let builds = Builds::new();
     fs::write(builds.at("second", "image"), [7; 2000]).unwrap();
-    builds.assert_difference("DIFFERS  built/image: first different byte at 2000; sizes 3000, 2000\n");
+    builds.assert_difference(
+        "DIFFERS  built/image: first different byte at 2000; sizes 3000, 2000\n",
+    );
 }
 
 #[test]
@@ -93,7 +108,11 @@ fn differing_links_and_permissions_are_reported() {
     fs::write(builds.at("second", "modules/b.ko"), "module").unwrap();
     builds.assert_difference("DIFFERS  built/modules/b.ko: links to a.ko, to no link\n");
     let builds = Builds::new();
-    fs::set_permissions(builds.at("first", "image"), fs::Permissions::from_mode(0o755)).unwrap();
+    fs::set_permissions(
+        builds.at("first", "image"),
+        fs::Permissions::from_mode(0o755),
+    )
+    .unwrap();
     builds.assert_difference("DIFFERS  built/image: executable: True, False\n");
 }
 
@@ -115,5 +134,8 @@ fn two_empty_builds_are_an_error() {
     let output = builds.compared();
     assert_eq!(output.status.code(), Some(2));
     let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(stderr, "firstlight: error: built: there is nothing to compare\n");
+    assert_eq!(
+        stderr,
+        "firstlight: error: built: there is nothing to compare\n"
+    );
 }

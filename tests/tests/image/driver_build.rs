@@ -12,7 +12,11 @@ fn a_complete_installer_is_unpacked_and_a_truncated_one_is_refused() {
     let inputs = DriverInputs::new();
     let whole = inputs.installer("570.1.2");
     let output = inputs.script("run-file.sh", &[&whole, &inputs.path("to")]);
-    assert_eq!(String::from_utf8_lossy(&output.stdout), "570.1.2\n", "{output:?}");
+    assert_eq!(
+        String::from_utf8_lossy(&output.stdout),
+        "570.1.2\n",
+        "{output:?}"
+    );
     assert!(inputs.path("to/firmware/gsp_ga10x.bin").exists());
 
     let bytes = fs::read(&whole).unwrap();
@@ -29,7 +33,10 @@ fn a_complete_installer_is_unpacked_and_a_truncated_one_is_refused() {
         if length > 20 {
             inputs.assert_refused(&["cut.run", words]);
         } else {
-            assert_one_error(&inputs.script("run-file.sh", &[&cut, &inputs.path("none")]), &["cut.run"]);
+            assert_one_error(
+                &inputs.script("run-file.sh", &[&cut, &inputs.path("none")]),
+                &["cut.run"],
+            );
         }
     }
     // no MD5 in the header: unpacking the rest detects the truncation
@@ -37,7 +44,10 @@ fn a_complete_installer_is_unpacked_and_a_truncated_one_is_refused() {
     let header = text.split("exit 1\n").next().unwrap().to_owned() + "exit 1\n";
     let cut = [header.as_bytes(), &bytes[header.len()..bytes.len() / 2]].concat();
     let cut = inputs.write("cut.run", cut);
-    assert_one_error(&inputs.script("run-file.sh", &[&cut, &inputs.path("none")]), &["cut.run", "cut off"]);
+    assert_one_error(
+        &inputs.script("run-file.sh", &[&cut, &inputs.path("none")]),
+        &["cut.run", "cut off"],
+    );
 }
 
 #[test]
@@ -46,7 +56,10 @@ fn a_file_with_another_hash_is_refused() {
     inputs.tree("570.1.2");
     let run = inputs.installer("570.1.2");
     inputs.files("570.1.2", &run, &"0".repeat(64));
-    inputs.assert_refused(&["is not the file that files.run_sha256 names", "expected 0000"]);
+    inputs.assert_refused(&[
+        "is not the file that files.run_sha256 names",
+        "expected 0000",
+    ]);
 }
 
 #[test]
@@ -55,7 +68,10 @@ fn a_pair_of_two_versions_is_refused_and_both_are_named() {
     inputs.tree("570.1.3");
     let run = inputs.installer("570.1.2");
     inputs.files("570.1.2", &run, "");
-    inputs.assert_refused(&["NVIDIA-Linux-x86_64-570.1.2.run is version 570.1.2", "version 570.1.3"]);
+    inputs.assert_refused(&[
+        "NVIDIA-Linux-x86_64-570.1.2.run is version 570.1.2",
+        "version 570.1.3",
+    ]);
 }
 
 #[test]
@@ -74,19 +90,30 @@ fn a_patch_that_does_not_fit_exactly_is_refused_by_name() {
     let run = inputs.installer("570.1.2");
     inputs.files("570.1.2", &run, "");
     let text = fs::read_to_string(inputs.path("source.toml")).unwrap();
-    let text = text.replace("patches = \"\"", "patches = \"patches\"").replace("patch = \"\"", "patch = \"1\"");
+    let text = text
+        .replace("patches = \"\"", "patches = \"patches\"")
+        .replace("patch = \"\"", "patch = \"1\"");
     inputs.write("source.toml", text.replace("patch = \"1\"", "patch = \"\""));
     inputs.assert_refused(&["patch is empty; modules with patches or edits must name their level"]);
     inputs.write("source.toml", text.replace("\"ada\", ", ""));
-    inputs.write("patches/series", "# order\n0001-good.patch\n0002-fuzzy.patch\n");
+    inputs.write(
+        "patches/series",
+        "# order\n0001-good.patch\n0002-fuzzy.patch\n",
+    );
     let patch = |context: &str| {
         format!(
             "--- a/kernel-open/nvidia/nv.c\n+++ b/kernel-open/nvidia/nv.c\n@@ -1,3 +1,3 @@\n {context}\n-two\n+TWO\n three\n"
         )
     };
-    inputs.write("patches/0001-good.patch", patch("one").replace("TWO", "two again"));
+    inputs.write(
+        "patches/0001-good.patch",
+        patch("one").replace("TWO", "two again"),
+    );
     // one context line differs: `patch` would apply it with fuzz 1
-    inputs.write("patches/0002-fuzzy.patch", patch("ONE").replace("-two", "-two again"));
+    inputs.write(
+        "patches/0002-fuzzy.patch",
+        patch("ONE").replace("-two", "-two again"),
+    );
     inputs.assert_refused(&["patch 0002-fuzzy.patch does not apply"]);
 
     inputs.write("patches/series", "0003-none.patch\n");
@@ -98,18 +125,41 @@ fn a_description_with_a_mistake_is_refused() {
     for (from, to, words) in [
         ("patch = \"1\"", "patc = \"1\"", "key patc"),
         ("source = \"debian\"", "source = \"debain\"", "'debain'"),
-        ("\"ampere\"", "\"ampre\"", "'ampre' is not a family; allowed: turing, ampere"),
+        (
+            "\"ampere\"",
+            "\"ampre\"",
+            "'ampre' is not a family; allowed: turing, ampere",
+        ),
         ("[registry]", "[registri]", "key regist"),
-        ("[registry]", "[registry]\n[[family]]", "are in image/driver/description/families.toml"),
-        ("nccl = \"debian\"", "nccl = \"own\"", "nccl is 'own', not debian or wheel"),
-        ("run_sha256 = \"\"", "run_sha256 = \"abc\"", "is not a SHA256"),
-        ("schema = \"firstlight.driver-source/4\"", "schema = \"2\"", "schema is '2'"),
+        (
+            "[registry]",
+            "[registry]\n[[family]]",
+            "are in image/driver/description/families.toml",
+        ),
+        (
+            "nccl = \"debian\"",
+            "nccl = \"own\"",
+            "nccl is 'own', not debian or wheel",
+        ),
+        (
+            "run_sha256 = \"\"",
+            "run_sha256 = \"abc\"",
+            "is not a SHA256",
+        ),
+        (
+            "schema = \"firstlight.driver-source/4\"",
+            "schema = \"2\"",
+            "schema is '2'",
+        ),
     ] {
         let inputs = DriverInputs::new();
         inputs.description(&[(from, to)]);
         let output = inputs.script("build.sh", &[&inputs.path("kernel")]);
         let text = String::from_utf8_lossy(&output.stderr);
-        assert!(!output.status.success() && text.contains(words), "{to}: {text}");
+        assert!(
+            !output.status.success() && text.contains(words),
+            "{to}: {text}"
+        );
     }
 }
 
@@ -131,7 +181,13 @@ fn a_registry_key_that_means_something_else_in_the_tree_is_refused() {
             "\"ampere-geforce\"",
             "ampere-geforce needs a driver of version 580 and newer; this is 570.1.2",
         ),
-        ("575.1.2", "1", "", "", "ada needs a driver of version 550 and newer before 575 or 580 and newer"),
+        (
+            "575.1.2",
+            "1",
+            "",
+            "",
+            "ada needs a driver of version 550 and newer before 575 or 580 and newer",
+        ),
         (
             "570.1.2",
             "1",
@@ -139,7 +195,13 @@ fn a_registry_key_that_means_something_else_in_the_tree_is_refused() {
             "",
             "family ada: 570.1.2: RMForceP2PType has no value BAR1P2P there; allowed: DEFAULT (0)",
         ),
-        ("580.1.2", "", "\"ada\"", "\"blackwell\"", "family blackwell: 580.1.2: the header has no key RMPcieP2PType"),
+        (
+            "580.1.2",
+            "",
+            "\"ada\"",
+            "\"blackwell\"",
+            "family blackwell: 580.1.2: the header has no key RMPcieP2PType",
+        ),
         (
             "580.1.2",
             "",
@@ -147,9 +209,27 @@ fn a_registry_key_that_means_something_else_in_the_tree_is_refused() {
             "[registry]\nRMForceP2PType = \"BAR1\"",
             "RMForceP2PType has no value BAR1 there",
         ),
-        ("580.1.2", "", "[registry]", "[registry]\nRMForceP2PType = 2", "RMForceP2PType=2 means NVLINK, MAX there"),
-        ("580.1.2", "", "[registry]", "[registry]\nForceP2P = 17", "write them by name: READ, WRITE"),
-        ("580.1.2", "", "[registry]", "[registry]\nForceP2P = { ATOMICS = \"ENABLE\" }", "has no field ATOMICS"),
+        (
+            "580.1.2",
+            "",
+            "[registry]",
+            "[registry]\nRMForceP2PType = 2",
+            "RMForceP2PType=2 means NVLINK, MAX there",
+        ),
+        (
+            "580.1.2",
+            "",
+            "[registry]",
+            "[registry]\nForceP2P = 17",
+            "write them by name: READ, WRITE",
+        ),
+        (
+            "580.1.2",
+            "",
+            "[registry]",
+            "[registry]\nForceP2P = { ATOMICS = \"ENABLE\" }",
+            "has no field ATOMICS",
+        ),
         (
             "580.1.2",
             "",
@@ -170,12 +250,19 @@ fn a_registry_key_that_means_something_else_in_the_tree_is_refused() {
         let run = inputs.installer(version);
         inputs.files(version, &run, "");
         let text = fs::read_to_string(inputs.path("source.toml")).unwrap();
-        let text = text.replace("patch = \"\"", &format!("patch = \"{patch}\"")).replace(from, to);
-        inputs.write("source.toml", text.replace("nccl = \"debian\"", "nccl = \"wheel\""));
+        let text = text
+            .replace("patch = \"\"", &format!("patch = \"{patch}\""))
+            .replace(from, to);
+        inputs.write(
+            "source.toml",
+            text.replace("nccl = \"debian\"", "nccl = \"wheel\""),
+        );
         inputs.assert_refused(&[words]);
         if version == "580.1.2" && to.contains("blackwell") {
             inputs.write("source.toml", text);
-            inputs.assert_refused(&["nccl: the archive's NCCL has no code for blackwell; nccl = \"wheel\" has it"]);
+            inputs.assert_refused(&[
+                "nccl: the archive's NCCL has no code for blackwell; nccl = \"wheel\" has it",
+            ]);
         }
     }
 }
@@ -191,7 +278,10 @@ fn registry_keys_use_the_numbers_of_the_tree_itself() {
         String::from_utf8(output.stdout).unwrap()
     };
     let text = look();
-    assert!(text.starts_with("version 580.1.2\n") && text.ends_with("patches  none described\n"), "{text}");
+    assert!(
+        text.starts_with("version 580.1.2\n") && text.ends_with("patches  none described\n"),
+        "{text}"
+    );
     assert!(
         text.contains(
             "patched  ada: refused: families.toml: family ada: 580.1.2: the header has no key RMPcieP2PType\n"
@@ -199,14 +289,17 @@ fn registry_keys_use_the_numbers_of_the_tree_itself() {
     );
     assert!(text.contains("as it is  ada: no keys\n"), "{text}");
     // A header whose numbers and bits differ from NVIDIA's.
-    let header = REGISTRY.replace("5:4", "9:7").replace("READ_ENABLE  0x00000001", "READ_ENABLE  2")
+    let header = REGISTRY
+        .replace("5:4", "9:7")
+        .replace("READ_ENABLE  0x00000001", "READ_ENABLE  2")
         + "#define T \"RMPcieP2PType\"\n#define T_BAR1 T_X\n#define T_X 0x0A\n\
            #define S \"RMForceStaticBar1\"\n#define S_ENABLE (7u) /* of all */\n";
     inputs.write("tree/src/nvidia/interface/nvrm_registry.h", header);
     let keys = "ForceP2P=130;RMPcieP2PType=10;RMForceStaticBar1=7\n";
     let text = look();
     assert!(
-        text.contains(&format!("patched  ada: {keys}")) && text.contains(&format!("as it is  blackwell: {keys}")),
+        text.contains(&format!("patched  ada: {keys}"))
+            && text.contains(&format!("as it is  blackwell: {keys}")),
         "{text}"
     );
 }
@@ -218,15 +311,27 @@ fn matching_inputs(modules: &str, run: &str) -> DriverInputs {
     let inputs = DriverInputs::new();
     fs::create_dir(inputs.path("folder")).unwrap();
     inputs.tree(modules);
-    fs::rename(inputs.path("tree"), inputs.path(&format!("folder/open-gpu-kernel-modules-{VERSION}"))).unwrap();
+    fs::rename(
+        inputs.path("tree"),
+        inputs.path(&format!("folder/open-gpu-kernel-modules-{VERSION}")),
+    )
+    .unwrap();
     let installer = inputs.installer(run);
-    fs::rename(installer, inputs.path(&format!("folder/NVIDIA-Linux-x86_64-{VERSION}.run"))).unwrap();
+    fs::rename(
+        installer,
+        inputs.path(&format!("folder/NVIDIA-Linux-x86_64-{VERSION}.run")),
+    )
+    .unwrap();
     inputs
 }
 
 fn choose(inputs: &DriverInputs, words: &[&str]) -> Output {
     let folder = inputs.path("folder");
-    let words: Vec<_> = [&folder].into_iter().map(PathBuf::as_path).chain(words.iter().map(Path::new)).collect();
+    let words: Vec<_> = [&folder]
+        .into_iter()
+        .map(PathBuf::as_path)
+        .chain(words.iter().map(Path::new))
+        .collect();
     inputs.script("choose.sh", &words)
 }
 
@@ -244,7 +349,11 @@ fn two_matching_files_are_described_and_the_build_accepts_the_description() {
     let log = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{log}");
     let path = PathBuf::from(String::from_utf8(output.stdout.clone()).unwrap().trim());
-    assert!(path.starts_with(inputs.path("cache/driver")), "{}", path.display());
+    assert!(
+        path.starts_with(inputs.path("cache/driver")),
+        "{}",
+        path.display()
+    );
     let text = fs::read_to_string(&path).unwrap();
     for line in [
         "version = \"590.1.2\"",
@@ -259,18 +368,28 @@ fn two_matching_files_are_described_and_the_build_accepts_the_description() {
     ] {
         assert!(text.lines().any(|l| l == line), "no {line} in {text}");
     }
-    assert!(text.contains("\"NVIDIA-Linux-x86_64-590.1.2.run\" = \""), "{text}");
+    assert!(
+        text.contains("\"NVIDIA-Linux-x86_64-590.1.2.run\" = \""),
+        "{text}"
+    );
     // The build accepts the description and fails only in the compiler, because this tree has no real sources.
     inputs.write("kernel/release", "6.12-firstlight\n");
     let mut build = Command::new(workspace().join("image/driver/build.sh"));
-    build.arg(inputs.path("kernel")).env("FIRSTLIGHT_CACHE", inputs.path("cache")).env("FIRSTLIGHT_DRIVER", path);
-    assert_one_error(&build.output().unwrap(), &["the driver's modules do not build"]);
+    build
+        .arg(inputs.path("kernel"))
+        .env("FIRSTLIGHT_CACHE", inputs.path("cache"))
+        .env("FIRSTLIGHT_DRIVER", path);
+    assert_one_error(
+        &build.output().unwrap(),
+        &["the driver's modules do not build"],
+    );
 }
 
 #[test]
 fn only_the_named_families_are_described() {
     let inputs = matching_inputs(VERSION, VERSION);
-    let header = format!("folder/open-gpu-kernel-modules-{VERSION}/src/nvidia/interface/nvrm_registry.h");
+    let header =
+        format!("folder/open-gpu-kernel-modules-{VERSION}/src/nvidia/interface/nvrm_registry.h");
     let more = "#define T \"RMPcieP2PType\"\n#define T_BAR1 1\n#define S \"RMForceStaticBar1\"\n#define S_ENABLE 1\n";
     inputs.write(&header, REGISTRY.to_owned() + more);
     let output = choose(&inputs, &["--families", "hopper"]);
@@ -298,18 +417,50 @@ fn families_of_image(names: &str) -> Vec<(String, Vec<String>, bool)> {
     ]);
     let bind = |from: &Path, to: &str| format!("{}:/build/{to}", from.display());
     let output = Command::new(workspace().join("image/in-tools.sh"))
-        .args(["tools", "--bind", &bind(&workspace().join("image/driver"), "scripts")])
-        .args(["--bind", &bind(&description, "source.toml"), "--bind", &bind(&header, "nvrm_registry.h")])
-        .args(["python3", "-B", "scripts/description/describe.py", "image", "source.toml", "nvrm_registry.h"])
+        .args([
+            "tools",
+            "--bind",
+            &bind(&workspace().join("image/driver"), "scripts"),
+        ])
+        .args([
+            "--bind",
+            &bind(&description, "source.toml"),
+            "--bind",
+            &bind(&header, "nvrm_registry.h"),
+        ])
+        .args([
+            "python3",
+            "-B",
+            "scripts/description/describe.py",
+            "image",
+            "source.toml",
+            "nvrm_registry.h",
+        ])
         .output()
         .unwrap();
     assert!(output.status.success(), "{output:?}");
     let image: toml::Table = toml::from_str(std::str::from_utf8(&output.stdout).unwrap()).unwrap();
-    let words =
-        |value: &toml::Value| value.as_array().unwrap().iter().map(|d| d.as_str().unwrap().to_owned()).collect();
-    let family =
-        |f: &toml::Value| (f["name"].as_str().unwrap().to_owned(), words(&f["devices"]), f.get("parameters").is_some());
-    image["family"].as_array().unwrap().iter().map(family).collect()
+    let words = |value: &toml::Value| {
+        value
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|d| d.as_str().unwrap().to_owned())
+            .collect()
+    };
+    let family = |f: &toml::Value| {
+        (
+            f["name"].as_str().unwrap().to_owned(),
+            words(&f["devices"]),
+            f.get("parameters").is_some(),
+        )
+    };
+    image["family"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(family)
+        .collect()
 }
 
 /// init gives a GPU the keys of the first family that has it.
@@ -324,13 +475,21 @@ fn the_devices_of_a_part_are_in_the_whole_family_unless_the_part_is_named() {
         devices.iter().filter(|range| within(range)).count()
     };
     let alone = families_of_image("\"ampere\"");
-    let [(name, whole, keys)] = &alone[..] else { panic!("{alone:?}") };
+    let [(name, whole, keys)] = &alone[..] else {
+        panic!("{alone:?}")
+    };
     assert_eq!((name.as_str(), keys), ("ampere", &false));
     let both = families_of_image("\"ampere\", \"ampere-geforce\"");
-    let [(_, others, false), (part, desktop, true)] = &both[..] else { panic!("{both:?}") };
+    let [(_, others, false), (part, desktop, true)] = &both[..] else {
+        panic!("{both:?}")
+    };
     assert_eq!(part, "ampere-geforce");
     for id in 0..=u16::MAX {
-        assert_eq!(has(whole, id), has(others, id) + has(desktop, id), "{id:04x}");
+        assert_eq!(
+            has(whole, id),
+            has(others, id) + has(desktop, id),
+            "{id:04x}"
+        );
     }
     // RTX 3090, 3060 and 3050; RTX A6000, A10G, RTX 3080 Laptop, A100.
     for id in [0x2204, 0x2503, 0x2584] {
@@ -348,17 +507,31 @@ fn missing_or_wrong_inputs_are_named_and_nothing_is_written() {
     assert_refused(
         &empty,
         &[],
-        &["has neither .deb files nor NVIDIA's installer (allowed: ", "NVIDIA-Linux-x86_64-VERSION.run"],
+        &[
+            "has neither .deb files nor NVIDIA's installer (allowed: ",
+            "NVIDIA-Linux-x86_64-VERSION.run",
+        ],
     );
     let lone = matching_inputs(VERSION, VERSION);
     fs::remove_dir_all(lone.path(&format!("folder/open-gpu-kernel-modules-{VERSION}"))).unwrap();
-    assert_refused(&lone, &[], &["the modules' source is missing: ", "tag 590.1.2 of github.com/NVIDIA"]);
+    assert_refused(
+        &lone,
+        &[],
+        &[
+            "the modules' source is missing: ",
+            "tag 590.1.2 of github.com/NVIDIA",
+        ],
+    );
     assert_refused(
         &matching_inputs("590.1.3", VERSION),
         &[],
         &["open-gpu-kernel-modules-590.1.2 are version 590.1.3, libcuda.so is version 590.1.2"],
     );
-    assert_refused(&matching_inputs(VERSION, VERSION), &["--families", "blackwell"], &["RMPcieP2PType"]);
+    assert_refused(
+        &matching_inputs(VERSION, VERSION),
+        &["--families", "blackwell"],
+        &["RMPcieP2PType"],
+    );
     assert_refused(
         &matching_inputs(VERSION, VERSION),
         &["--families", "adda"],
@@ -366,8 +539,16 @@ fn missing_or_wrong_inputs_are_named_and_nothing_is_written() {
     );
     let foreign = matching_inputs(VERSION, VERSION);
     let run = foreign.installer_for(VERSION, 183);
-    fs::rename(run, foreign.path(&format!("folder/NVIDIA-Linux-x86_64-{VERSION}.run"))).unwrap();
-    assert_refused(&foreign, &[], &["libcuda.so.590.1.2 is for another processor: arm64, not x86-64"]);
+    fs::rename(
+        run,
+        foreign.path(&format!("folder/NVIDIA-Linux-x86_64-{VERSION}.run")),
+    )
+    .unwrap();
+    assert_refused(
+        &foreign,
+        &[],
+        &["libcuda.so.590.1.2 is for another processor: arm64, not x86-64"],
+    );
     let outside = matching_inputs(VERSION, VERSION);
     let run = format!("folder/NVIDIA-Linux-x86_64-{VERSION}.run");
     fs::rename(outside.path(&run), outside.path("outside")).unwrap();
@@ -381,7 +562,16 @@ fn missing_or_wrong_inputs_are_named_and_nothing_is_written() {
 #[test]
 fn the_earlier_recipe_prints_the_new_command() {
     let inputs = DriverInputs::new();
-    let output = inputs.script("files.sh", &["590.1.2", "DIR", "ada", "blackwell"].map(Path::new));
-    assert_eq!(String::from_utf8_lossy(&output.stdout), "./run image --driver DIR --families ada,blackwell\n");
-    assert_one_error(&inputs.script("files.sh", &[]), &["driver-files takes a version and a folder"]);
+    let output = inputs.script(
+        "files.sh",
+        &["590.1.2", "DIR", "ada", "blackwell"].map(Path::new),
+    );
+    assert_eq!(
+        String::from_utf8_lossy(&output.stdout),
+        "./run image --driver DIR --families ada,blackwell\n"
+    );
+    assert_one_error(
+        &inputs.script("files.sh", &[]),
+        &["driver-files takes a version and a folder"],
+    );
 }

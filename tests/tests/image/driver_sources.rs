@@ -3,7 +3,9 @@
 //! gives one clear line, and nothing is written. The tools trees must exist (`./run image`); nothing is compiled.
 //! `./run driver-paths` compiles and loads real modules through the same paths.
 
-use harness::driver_host::{Host, Layout, deb, deb_with, firmware, module, names, packed, program, resource_manager};
+use harness::driver_host::{
+    Host, Layout, deb, deb_with, firmware, module, names, packed, program, resource_manager,
+};
 use harness::driver_inputs::{DriverInputs, assert_one_error};
 use harness::{Checkout, cache, workspace};
 use std::fs;
@@ -24,7 +26,10 @@ fn each_distributions_layout_gives_the_same_parts() {
     for layout in Layout::ALL {
         let host = Host::new(layout, VERSION);
         let output = host.take(&[]);
-        assert!(output.status.success() && output.stderr.is_empty(), "{layout:?}: {output:?}");
+        assert!(
+            output.status.success() && output.stderr.is_empty(),
+            "{layout:?}: {output:?}"
+        );
         let wanted = [
             "bin/nvidia-smi",
             "doc/nvidia-driver.copyright",
@@ -40,19 +45,46 @@ fn each_distributions_layout_gives_the_same_parts() {
         assert_eq!(names(&host.path("to")), wanted, "{layout:?}");
         let unpacked = fs::read(host.path("to/firmware/nvidia/590.48.01/gsp_ga10x.bin")).unwrap();
         assert_eq!(unpacked, firmware(VERSION), "{layout:?}");
-        let kind = if layout == Layout::Arch { "source" } else { "prebuilt" };
+        let kind = if layout == Layout::Arch {
+            "source"
+        } else {
+            "prebuilt"
+        };
         let facts = fs::read_to_string(host.path("to/facts")).unwrap();
-        assert!(facts.contains(&format!("modules={kind}\n")) && facts.contains("gpus=2b85\n"), "{facts}");
+        assert!(
+            facts.contains(&format!("modules={kind}\n")) && facts.contains("gpus=2b85\n"),
+            "{facts}"
+        );
         // every file with its hash, and the modules as build scripts expect them
         let check = "cut -f1,2 taken | tr '\\t' ' ' | sed 's/ /  /' | sha256sum -c --quiet -";
-        let sums = Command::new("sh").args(["-c", check]).current_dir(host.path("to")).output().unwrap();
+        let sums = Command::new("sh")
+            .args(["-c", check])
+            .current_dir(host.path("to"))
+            .output()
+            .unwrap();
         assert!(sums.status.success(), "{sums:?}");
-        let list = Command::new("tar").arg("-tf").arg(host.path("to/modules.tar")).output().unwrap();
+        let list = Command::new("tar")
+            .arg("-tf")
+            .arg(host.path("to/modules.tar"))
+            .output()
+            .unwrap();
         let list = String::from_utf8(list.stdout).unwrap();
-        for file in ["version.mk", "COPYING", "kernel-open/nvidia/nv.c", "kernel-open/Makefile"] {
-            assert!(list.contains(&format!("open-gpu-kernel-modules-{VERSION}/{file}\n")), "{layout:?}: {list}");
+        for file in [
+            "version.mk",
+            "COPYING",
+            "kernel-open/nvidia/nv.c",
+            "kernel-open/Makefile",
+        ] {
+            assert!(
+                list.contains(&format!("open-gpu-kernel-modules-{VERSION}/{file}\n")),
+                "{layout:?}: {list}"
+            );
         }
-        assert_eq!(list.contains("nv-kernel.o_binary"), layout != Layout::Arch, "{list}");
+        assert_eq!(
+            list.contains("nv-kernel.o_binary"),
+            layout != Layout::Arch,
+            "{list}"
+        );
         assert!(!list.contains("nv.o\n"), "{list}");
     }
 }
@@ -62,18 +94,36 @@ fn each_distributions_layout_gives_the_same_parts() {
 #[test]
 fn a_driver_in_a_folder_of_its_own_is_taken() {
     let host = Host::new(Layout::Ubuntu, VERSION);
-    host.write("usr/bin/nvidia-smi", "#!/bin/sh\nexec /usr/local/nvidia/bin/nvidia-smi\n");
+    host.write(
+        "usr/bin/nvidia-smi",
+        "#!/bin/sh\nexec /usr/local/nvidia/bin/nvidia-smi\n",
+    );
     host.write("usr/local/nvidia/bin/nvidia-smi", program(VERSION, 62));
-    host.write("sys/module/firmware_class/parameters/path", "/srv/firmware\n");
+    host.write(
+        "sys/module/firmware_class/parameters/path",
+        "/srv/firmware\n",
+    );
     for name in ["gsp_ga10x.bin", "gsp_tu10x.bin"] {
         let usual = Layout::Ubuntu.firmware(VERSION, name);
         fs::remove_file(host.path("root").join(usual)).unwrap();
-        host.write(&format!("srv/firmware/nvidia/{VERSION}/{name}"), firmware(VERSION));
+        host.write(
+            &format!("srv/firmware/nvidia/{VERSION}/{name}"),
+            firmware(VERSION),
+        );
     }
     let output = host.take(&[]);
-    assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
-    assert_eq!(fs::read(host.path("to/bin/nvidia-smi")).unwrap(), program(VERSION, 62));
-    assert_eq!(fs::read(host.path(&format!("to/firmware/nvidia/{VERSION}/gsp_ga10x.bin"))).unwrap(), firmware(VERSION));
+    assert!(
+        output.status.success() && output.stderr.is_empty(),
+        "{output:?}"
+    );
+    assert_eq!(
+        fs::read(host.path("to/bin/nvidia-smi")).unwrap(),
+        program(VERSION, 62)
+    );
+    assert_eq!(
+        fs::read(host.path(&format!("to/firmware/nvidia/{VERSION}/gsp_ga10x.bin"))).unwrap(),
+        firmware(VERSION)
+    );
 }
 
 #[test]
@@ -85,12 +135,23 @@ fn the_same_files_in_another_folder_give_the_same_description() {
             let output = choose(&inputs, Some(&host), &["installed"]);
             assert!(output.status.success(), "{layout:?}: {output:?}");
             let path = PathBuf::from(String::from_utf8(output.stdout).unwrap().trim());
-            (path.parent().unwrap().file_name().unwrap().to_owned(), fs::read_to_string(&path).unwrap())
+            (
+                path.parent().unwrap().file_name().unwrap().to_owned(),
+                fs::read_to_string(&path).unwrap(),
+            )
         };
         let (name, text) = described();
         assert_eq!((name, text.clone()), described());
-        let manager = if layout == Layout::Arch { "source" } else { "prebuilt" };
-        for line in [&format!("resource_manager = \"{manager}\""), "families = [\"blackwell\"]", "source = \"parts\""] {
+        let manager = if layout == Layout::Arch {
+            "source"
+        } else {
+            "prebuilt"
+        };
+        for line in [
+            &format!("resource_manager = \"{manager}\""),
+            "families = [\"blackwell\"]",
+            "source = \"parts\"",
+        ] {
             assert!(text.lines().any(|l| l == line), "no {line} in {text}");
         }
     }
@@ -99,7 +160,9 @@ fn the_same_files_in_another_folder_give_the_same_description() {
 /// `choose.sh WORDS` with this host as the machine.
 fn choose(inputs: &DriverInputs, host: Option<&Host>, words: &[&str]) -> Output {
     let mut command = Command::new(workspace().join("image/driver/choose.sh"));
-    command.args(words).env("FIRSTLIGHT_CACHE", inputs.path("cache"));
+    command
+        .args(words)
+        .env("FIRSTLIGHT_CACHE", inputs.path("cache"));
     if let Some(host) = host {
         command.env("FIRSTLIGHT_HOST", host.path("root"));
     }
@@ -111,7 +174,11 @@ fn choose(inputs: &DriverInputs, host: Option<&Host>, words: &[&str]) -> Output 
 fn assert_refused(inputs: &DriverInputs, host: Option<&Host>, words: &[&str], says: &[&str]) {
     assert_one_error(&choose(inputs, host, words), says);
     let left = inputs.path("cache/driver");
-    assert!(!left.exists() || fs::read_dir(&left).unwrap().next().is_none(), "left behind in {}", left.display());
+    assert!(
+        !left.exists() || fs::read_dir(&left).unwrap().next().is_none(),
+        "left behind in {}",
+        left.display()
+    );
 }
 
 /// What is wrong with one part: how it is spoiled, and what the line says.
@@ -139,12 +206,22 @@ fn each_fault_of_each_part_is_one_clear_line() {
     let cases = |layout: Layout, version: &str| {
         let host = Host::new(layout, version);
         let library = |name: &str| host.library_path(name);
-        let smi = if layout == Layout::Debian { "usr/lib/nvidia/current/nvidia-smi" } else { "usr/bin/nvidia-smi" };
+        let smi = if layout == Layout::Debian {
+            "usr/lib/nvidia/current/nvidia-smi"
+        } else {
+            "usr/bin/nvidia-smi"
+        };
         let elf = program(version, X86_64);
         let (other, foreign) = (program(OTHER, X86_64), program(version, ARM64));
         let gsp = layout.firmware(version, "gsp_ga10x.bin");
         [
-            (library("libcuda"), elf.clone(), other.clone(), foreign.clone(), "libcuda.so.VERSION is missing: "),
+            (
+                library("libcuda"),
+                elf.clone(),
+                other.clone(),
+                foreign.clone(),
+                "libcuda.so.VERSION is missing: ",
+            ),
             (
                 library("libnvidia-ml"),
                 elf.clone(),
@@ -152,17 +229,40 @@ fn each_fault_of_each_part_is_one_clear_line() {
                 foreign.clone(),
                 "libnvidia-ml.so.VERSION is missing: ",
             ),
-            (smi.to_owned(), elf, other, foreign, "nvidia-smi is missing: "),
-            (gsp, firmware(version), firmware(OTHER), program(version, X86_64), ""),
+            (
+                smi.to_owned(),
+                elf,
+                other,
+                foreign,
+                "nvidia-smi is missing: ",
+            ),
+            (
+                gsp,
+                firmware(version),
+                firmware(OTHER),
+                program(version, X86_64),
+                "",
+            ),
         ]
     };
     for layout in [Layout::Debian, Layout::Ubuntu, Layout::Fedora] {
         for (part, data, other, foreign, absent) in cases(layout, VERSION) {
-            for fault in ["absent", "other version", "other processor", "cut off", "unreadable", "link out"] {
+            for fault in [
+                "absent",
+                "other version",
+                "other processor",
+                "cut off",
+                "unreadable",
+                "link out",
+            ] {
                 let host = Host::new(layout, VERSION);
                 spoil(&host, &part, &data, &other, &foreign, fault);
                 // the file, or a link to it
-                let name = part.rsplit('/').next().unwrap().trim_end_matches(&format!(".{VERSION}"));
+                let name = part
+                    .rsplit('/')
+                    .next()
+                    .unwrap()
+                    .trim_end_matches(&format!(".{VERSION}"));
                 let words: &[&str] = match fault {
                     "absent" if absent.is_empty() => {
                         // the other firmware is there; the families tell which is needed
@@ -170,9 +270,10 @@ fn each_fault_of_each_part_is_one_clear_line() {
                         continue;
                     }
                     "absent" => &[absent],
-                    "other version" if part.contains("nvidia-smi") || part.contains("gsp_") => {
-                        &[name, "is version 580.95.05, libcuda.so is version 590.48.01"]
-                    }
+                    "other version" if part.contains("nvidia-smi") || part.contains("gsp_") => &[
+                        name,
+                        "is version 580.95.05, libcuda.so is version 590.48.01",
+                    ],
                     "other version" => &[name, "does not contain 590.48.01"],
                     "other processor" => &[name, "is for another processor: "],
                     "cut off" => &[name, "is cut off"],
@@ -192,12 +293,20 @@ fn each_fault_of_the_modules_source_is_one_clear_line() {
         let at = |host: &Host| host.path("root").join(&source);
         let remove = |host: &Host| {
             let path = at(host);
-            if path.is_dir() { fs::remove_dir_all(path).unwrap() } else { fs::remove_file(path).unwrap() }
+            if path.is_dir() {
+                fs::remove_dir_all(path).unwrap();
+            } else {
+                fs::remove_file(path).unwrap();
+            }
         };
         let package = match layout {
-            Layout::Debian => "apt-get install nvidia-open-kernel-dkms (NVIDIA's repository: nvidia-kernel-open-dkms)",
+            Layout::Debian => {
+                "apt-get install nvidia-open-kernel-dkms (NVIDIA's repository: nvidia-kernel-open-dkms)"
+            }
             Layout::Ubuntu => "apt-get install nvidia-kernel-source-590-open",
-            Layout::Fedora => "dnf install xorg-x11-drv-nvidia-kmodsrc (RPM Fusion) or kmod-nvidia-open-dkms",
+            Layout::Fedora => {
+                "dnf install xorg-x11-drv-nvidia-kmodsrc (RPM Fusion) or kmod-nvidia-open-dkms"
+            }
             Layout::Arch => "pacman -S nvidia-open-dkms",
         };
         let host = Host::new(layout, VERSION);
@@ -211,12 +320,18 @@ fn each_fault_of_the_modules_source_is_one_clear_line() {
         if layout != Layout::Fedora {
             fs::rename(host.path("root").join(layout.source(OTHER)), at(&host)).unwrap();
         }
-        host.assert_refused(&["is version 580.95.05, libcuda.so is version 590.48.01: ", package]);
+        host.assert_refused(&[
+            "is version 580.95.05, libcuda.so is version 590.48.01: ",
+            package,
+        ]);
 
         let host = Host::new(layout, VERSION);
         remove(&host);
         host.source(VERSION, "NVIDIA");
-        host.assert_refused(&["is the closed flavour of the modules 590.48.01 (MODULE_LICENSE NVIDIA)", package]);
+        host.assert_refused(&[
+            "is the closed flavour of the modules 590.48.01 (MODULE_LICENSE NVIDIA)",
+            package,
+        ]);
 
         let host = Host::new(layout, VERSION);
         if layout == Layout::Fedora {
@@ -228,18 +343,34 @@ fn each_fault_of_the_modules_source_is_one_clear_line() {
             host.assert_refused(&[&source, "is not an ordinary file"]);
             continue;
         }
-        let inside = if layout == Layout::Arch { "kernel-open/" } else { "" };
+        let inside = if layout == Layout::Arch {
+            "kernel-open/"
+        } else {
+            ""
+        };
         let file = |name: &str| format!("{source}/{inside}{name}");
         fs::remove_file(host.path("root").join(file("nvidia/nvidia-sources.Kbuild"))).unwrap();
-        host.assert_refused(&[&source, "is not complete: it has no nvidia/nvidia-sources.Kbuild"]);
-        host.link(&file("nvidia/nvidia-sources.Kbuild"), "../../../../../../../../../outside");
+        host.assert_refused(&[
+            &source,
+            "is not complete: it has no nvidia/nvidia-sources.Kbuild",
+        ]);
+        host.link(
+            &file("nvidia/nvidia-sources.Kbuild"),
+            "../../../../../../../../../outside",
+        );
         host.assert_refused(&["nvidia-sources.Kbuild is a link out of "]);
         if layout != Layout::Arch {
             let host = Host::new(layout, VERSION);
             let object = file("nvidia/nv-kernel.o_binary");
             for (data, words) in [
-                (program(VERSION, 183), "nvidia/nv-kernel.o_binary is for another processor"),
-                (program(VERSION, 62)[..500].to_vec(), "nvidia/nv-kernel.o_binary is cut off"),
+                (
+                    program(VERSION, 183),
+                    "nvidia/nv-kernel.o_binary is for another processor",
+                ),
+                (
+                    program(VERSION, 62)[..500].to_vec(),
+                    "nvidia/nv-kernel.o_binary is cut off",
+                ),
             ] {
                 host.write(&object, data);
                 host.assert_refused(&[&source, words]);
@@ -254,7 +385,10 @@ fn each_fault_of_the_modules_source_is_one_clear_line() {
 fn a_machine_whose_driver_the_image_cannot_run_is_refused_by_what_it_runs() {
     for layout in Layout::ALL {
         let host = Host::new(layout, VERSION);
-        host.write(layout.module(), packed(layout.module(), &module(VERSION, "NVIDIA")));
+        host.write(
+            layout.module(),
+            packed(layout.module(), &module(VERSION, "NVIDIA")),
+        );
         // with the open flavour's source beside it, the machine's own flavour does not matter
         let output = host.take(&[]);
         let note = format!(
@@ -267,7 +401,10 @@ fn a_machine_whose_driver_the_image_cannot_run_is_refused_by_what_it_runs() {
         );
 
         let host = Host::new(layout, VERSION);
-        host.write(layout.module(), packed(layout.module(), &module(VERSION, "NVIDIA")));
+        host.write(
+            layout.module(),
+            packed(layout.module(), &module(VERSION, "NVIDIA")),
+        );
         let source = host.path("root").join(layout.source(VERSION));
         if source.is_dir() {
             fs::remove_dir_all(&source).unwrap();
@@ -280,20 +417,39 @@ fn a_machine_whose_driver_the_image_cannot_run_is_refused_by_what_it_runs() {
             Layout::Fedora => "dnf install xorg-x11-drv-nvidia-kmodsrc",
             Layout::Arch => "pacman -S nvidia-open-dkms",
         };
-        let runs = ["this machine runs the closed flavour of the modules 590.48.01 (", layout.module(), switch];
+        let runs = [
+            "this machine runs the closed flavour of the modules 590.48.01 (",
+            layout.module(),
+            switch,
+        ];
         host.assert_refused(&[&runs[..], &["no source of modules is installed"]].concat());
         host.source(VERSION, "NVIDIA");
-        host.assert_refused(&[&runs[..], &["is the closed flavour of the modules 590.48.01 (MODULE_LICENSE"]].concat());
+        host.assert_refused(
+            &[
+                &runs[..],
+                &["is the closed flavour of the modules 590.48.01 (MODULE_LICENSE"],
+            ]
+            .concat(),
+        );
         let output = host.take(&["--modules", "open-gpu-kernel-modules.tar.gz"]);
         assert!(output.status.success(), "{output:?}");
     }
     let host = Host::new(Layout::Ubuntu, VERSION);
-    host.write("proc/driver/nvidia/version", "NVRM version: NVIDIA UNIX x86_64 Kernel Module  590.48.01\n");
+    host.write(
+        "proc/driver/nvidia/version",
+        "NVRM version: NVIDIA UNIX x86_64 Kernel Module  590.48.01\n",
+    );
     let output = host.take(&[]);
     let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success() && said.contains("/proc/driver/nvidia/version does not say Open"), "{said}");
+    assert!(
+        output.status.success() && said.contains("/proc/driver/nvidia/version does not say Open"),
+        "{said}"
+    );
     host.clear();
-    host.write("proc/driver/nvidia/version", "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  590.48.01\n");
+    host.write(
+        "proc/driver/nvidia/version",
+        "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  590.48.01\n",
+    );
     assert!(host.take(&[]).status.success());
 
     let host = Host::new(Layout::Ubuntu, VERSION);
@@ -306,11 +462,15 @@ fn a_machine_whose_driver_the_image_cannot_run_is_refused_by_what_it_runs() {
     let host = Host::new(Layout::Ubuntu, VERSION);
     host.gpu("0000:01:00.0", 0x1b80);
     host.gpu("0000:02:00.0", 0x1d81);
-    host.assert_refused(&["older than Turing", "0000:01:00.0 (10de:1b80), 0000:02:00.0 (10de:1d81)"]);
+    host.assert_refused(&[
+        "older than Turing",
+        "0000:01:00.0 (10de:1b80), 0000:02:00.0 (10de:1d81)",
+    ]);
     host.gpu("0000:02:00.0", 0x2204);
     let output = host.take(&[]);
     assert!(
-        output.status.success() && String::from_utf8_lossy(&output.stderr).contains("without 0000:01:00.0"),
+        output.status.success()
+            && String::from_utf8_lossy(&output.stderr).contains("without 0000:01:00.0"),
         "{output:?}"
     );
 }
@@ -330,9 +490,15 @@ fn of_two_installed_versions_the_one_that_programs_use_is_taken() {
 fn the_fabric_manager_and_nvlsm_are_taken_with_what_they_need() {
     let host = Host::new(Layout::Ubuntu, VERSION);
     host.write("usr/bin/nv-fabricmanager", program(VERSION, 62));
-    host.write("usr/share/nvidia/nvswitch/dgxh100_hgxh100_topology", "topology");
+    host.write(
+        "usr/share/nvidia/nvswitch/dgxh100_hgxh100_topology",
+        "topology",
+    );
     host.write("opt/nvidia/nvlsm/sbin/nvlsm", program("2025.06.6", 62));
-    host.write("opt/nvidia/nvlsm/lib/libgrpc_mgr.so", program("2025.06.6", 62));
+    host.write(
+        "opt/nvidia/nvlsm/lib/libgrpc_mgr.so",
+        program("2025.06.6", 62),
+    );
     host.write("usr/share/nvidia/nvlsm/nvlsm.conf", "guid 0\n");
     assert!(host.take(&[]).status.success());
     let names = names(&host.path("to"));
@@ -347,7 +513,9 @@ fn the_fabric_manager_and_nvlsm_are_taken_with_what_they_need() {
     }
     let host = Host::new(Layout::Ubuntu, VERSION);
     host.write("usr/bin/nv-fabricmanager", program(OTHER, 62));
-    host.assert_refused(&["usr/bin/nv-fabricmanager is version 580.95.05, libcuda.so is version 590.48.01"]);
+    host.assert_refused(&[
+        "usr/bin/nv-fabricmanager is version 580.95.05, libcuda.so is version 590.48.01",
+    ]);
 }
 
 /// The packages of a driver with names of 580 (with the branch) or 590 (without).
@@ -365,7 +533,9 @@ fn a_folder_of_packages_is_taken_with_and_without_the_branch_in_their_names() {
         assert!(output.status.success(), "{output:?}");
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(
-            said.contains("ada: no peer-to-peer: the packages' resource manager is prebuilt; --modules FILE"),
+            said.contains(
+                "ada: no peer-to-peer: the packages' resource manager is prebuilt; --modules FILE"
+            ),
             "{said}"
         );
         let text = fs::read_to_string(String::from_utf8(output.stdout).unwrap().trim()).unwrap();
@@ -377,8 +547,20 @@ fn a_folder_of_packages_is_taken_with_and_without_the_branch_in_their_names() {
         ] {
             assert!(text.lines().any(|l| l == line), "no {line} in {text}");
         }
-        let from = text.split("[from]\n").nth(1).unwrap().split("\n\n").next().unwrap();
-        assert_eq!(from.lines().filter(|line| line.contains(".deb\" = \"")).count(), 4, "{text}");
+        let from = text
+            .split("[from]\n")
+            .nth(1)
+            .unwrap()
+            .split("\n\n")
+            .next()
+            .unwrap();
+        assert_eq!(
+            from.lines()
+                .filter(|line| line.contains(".deb\" = \""))
+                .count(),
+            4,
+            "{text}"
+        );
     }
 }
 
@@ -391,10 +573,16 @@ fn a_folder_of_packages_that_do_not_fit_is_refused() {
     };
     let cases: [(Change, &[&str]); 8] = [
         (
-            &|at| fs::remove_file(at.join(format!("nvidia-utils-590_{VERSION}-0ubuntu1_amd64.deb"))).unwrap(),
+            &|at| {
+                fs::remove_file(at.join(format!("nvidia-utils-590_{VERSION}-0ubuntu1_amd64.deb")))
+                    .unwrap();
+            },
             &["nvidia-smi is missing: it is in nvidia-smi (Debian) or nvidia-utils-590"],
         ),
-        (&|at| deb(at, "other", "1", "arm64", &[]), &["other_1_arm64.deb is for arm64, the image is for amd64"]),
+        (
+            &|at| deb(at, "other", "1", "arm64", &[]),
+            &["other_1_arm64.deb is for arm64, the image is for amd64"],
+        ),
         (
             &|at| {
                 deb(
@@ -402,10 +590,16 @@ fn a_folder_of_packages_that_do_not_fit_is_refused() {
                     "libnvidia-compute-580",
                     "1",
                     "amd64",
-                    &[(&format!("usr/lib/x86_64-linux-gnu/libcuda.so.{VERSION}"), b"x".to_vec())],
+                    &[(
+                        &format!("usr/lib/x86_64-linux-gnu/libcuda.so.{VERSION}"),
+                        b"x".to_vec(),
+                    )],
                 );
             },
-            &["does not fit the other packages in the folder", "libcuda.so.590.48.01"],
+            &[
+                "does not fit the other packages in the folder",
+                "libcuda.so.590.48.01",
+            ],
         ),
         (
             &|at| {
@@ -415,7 +609,10 @@ fn a_folder_of_packages_that_do_not_fit_is_refused() {
             },
             &["nvidia-firmware-590_590.48.01-0ubuntu1_amd64.deb is cut off or damaged"],
         ),
-        (&|at| fs::write(at.join("empty.deb"), "").unwrap(), &["empty.deb is not a .deb file, or is cut off"]),
+        (
+            &|at| fs::write(at.join("empty.deb"), "").unwrap(),
+            &["empty.deb is not a .deb file, or is cut off"],
+        ),
         (
             &|at| {
                 fs::rename(
@@ -427,8 +624,14 @@ fn a_folder_of_packages_that_do_not_fit_is_refused() {
             },
             &["utils.deb is a link out of the folder"],
         ),
-        (&|at| fs::create_dir(at.join("folder.deb")).unwrap(), &["folder.deb is not a .deb file"]),
-        (&|at| fs::write(at.join("a.run"), "").unwrap(), &["has .deb files and an installer of NVIDIA's"]),
+        (
+            &|at| fs::create_dir(at.join("folder.deb")).unwrap(),
+            &["folder.deb is not a .deb file"],
+        ),
+        (
+            &|at| fs::write(at.join("a.run"), "").unwrap(),
+            &["has .deb files and an installer of NVIDIA's"],
+        ),
     ];
     for (spoil, words) in cases {
         let inputs = DriverInputs::new();
@@ -455,7 +658,12 @@ with open(sys.argv[1], 'wb') as file:
     for name, data in (('debian-binary', b'2.0\\n'), ('control.tar', tar('./control', control)), ('data.tar', tar(sys.argv[2], b'x'))):
         file.write(f'{name:16}{0:<12}{0:<6}{0:<6}{100644:<8}{len(data):<10}`\\n'.encode() + data + b'\\n' * (len(data) % 2))
 ";
-    let made = Command::new("python3").args(["-c", script]).arg(folder.join(name)).arg(path).output().unwrap();
+    let made = Command::new("python3")
+        .args(["-c", script])
+        .arg(folder.join(name))
+        .arg(path)
+        .output()
+        .unwrap();
     assert!(made.status.success(), "{made:?}");
 }
 
@@ -465,20 +673,56 @@ fn a_package_whose_links_or_paths_lead_out_is_refused_and_nothing_outside_is_wri
         (
             &|at| {
                 let outside = at.join("../outside").canonicalize().unwrap();
-                deb_with(at, "aaa", "1", "amd64", &[], &[("opt", outside.to_str().unwrap())]);
+                deb_with(
+                    at,
+                    "aaa",
+                    "1",
+                    "amd64",
+                    &[],
+                    &[("opt", outside.to_str().unwrap())],
+                );
                 deb(at, "zzz", "1", "amd64", &[("opt/written", b"x".to_vec())]);
             },
-            &["zzz_1_amd64.deb", "would be written through the link opt to /", "leads out of the package"],
+            &[
+                "zzz_1_amd64.deb",
+                "would be written through the link opt to /",
+                "leads out of the package",
+            ],
         ),
         (
             &|at| {
-                deb_with(at, "aaa", "1", "amd64", &[], &[("opt", "var"), ("var", "/tmp")]);
-                deb(at, "zzz", "1", "amd64", &[("opt/new/written", b"x".to_vec())]);
+                deb_with(
+                    at,
+                    "aaa",
+                    "1",
+                    "amd64",
+                    &[],
+                    &[("opt", "var"), ("var", "/tmp")],
+                );
+                deb(
+                    at,
+                    "zzz",
+                    "1",
+                    "amd64",
+                    &[("opt/new/written", b"x".to_vec())],
+                );
             },
-            &["zzz_1_amd64.deb", "would be written through the link var to /tmp"],
+            &[
+                "zzz_1_amd64.deb",
+                "would be written through the link var to /tmp",
+            ],
         ),
         (
-            &|at| deb_with(at, "aaa", "1", "amd64", &[], &[("opt/a", "../../../../outside")]),
+            &|at| {
+                deb_with(
+                    at,
+                    "aaa",
+                    "1",
+                    "amd64",
+                    &[],
+                    &[("opt/a", "../../../../outside")],
+                );
+            },
             &["the link ./opt/a to ../../../../outside leads out of the package"],
         ),
         (
@@ -521,8 +765,15 @@ fn packages_have_paths_in_lib_and_in_usr_lib_and_links_inside() {
     fs::create_dir(&at).unwrap();
     packages(&at, "-590");
     fs::remove_file(at.join(format!("nvidia-firmware-590_{VERSION}-0ubuntu1_amd64.deb"))).unwrap();
-    let [gsp, other] = ["ga10x", "tu10x"].map(|name| format!("lib/firmware/nvidia/{VERSION}/gsp_{name}.bin"));
-    deb(&at, "nvidia-firmware", "1", "all", &[(&gsp, firmware(VERSION)), (&other, firmware(VERSION))]);
+    let [gsp, other] =
+        ["ga10x", "tu10x"].map(|name| format!("lib/firmware/nvidia/{VERSION}/gsp_{name}.bin"));
+    deb(
+        &at,
+        "nvidia-firmware",
+        "1",
+        "all",
+        &[(&gsp, firmware(VERSION)), (&other, firmware(VERSION))],
+    );
     let text = b"x".to_vec();
     deb_with(
         &at,
@@ -530,15 +781,30 @@ fn packages_have_paths_in_lib_and_in_usr_lib_and_links_inside() {
         "1",
         "all",
         &[("usr/lib/more/file", text.clone()), ("srv/a", text)],
-        &[("usr/lib/x86_64-linux-gnu/libcuda.so.1", "/etc/alternatives/libcuda"), ("lib/more/link", "file")],
+        &[
+            (
+                "usr/lib/x86_64-linux-gnu/libcuda.so.1",
+                "/etc/alternatives/libcuda",
+            ),
+            ("lib/more/link", "file"),
+        ],
     );
     let output = choose(&inputs, None, &[at.to_str().unwrap()]);
     assert!(output.status.success(), "{output:?}");
     let text = fs::read_to_string(String::from_utf8(output.stdout).unwrap().trim()).unwrap();
     assert!(text.contains("/gsp_ga10x.bin\" = \""), "{text}");
     // one file under both names
-    deb(&at, "twice", "1", "all", &[(&format!("usr/{gsp}"), firmware(VERSION))]);
-    let words = ["twice_1_all.deb (twice 1) does not fit", "gsp_ga10x.bin is in nvidia-firmware_1_all.deb"];
+    deb(
+        &at,
+        "twice",
+        "1",
+        "all",
+        &[(&format!("usr/{gsp}"), firmware(VERSION))],
+    );
+    let words = [
+        "twice_1_all.deb (twice 1) does not fit",
+        "gsp_ga10x.bin is in nvidia-firmware_1_all.deb",
+    ];
     assert_one_error(&choose(&inputs, None, &[at.to_str().unwrap()]), &words);
 }
 
@@ -547,11 +813,25 @@ fn a_source_of_the_modules_that_cannot_be_packed_is_refused_before_anything_is_w
     let source = Layout::Arch.source(VERSION);
     let cases: [(SpoilPath, &str); 5] = [
         (&|host, at| host.link(at, "nothing"), "is not there"),
-        (&|host, at| host.link(at, "../../../../../../../../outside"), "is a link out of "),
-        (&|host, at| host.link(at, "../src"), "is a link to a folder that it is in"),
+        (
+            &|host, at| host.link(at, "../../../../../../../../outside"),
+            "is a link out of ",
+        ),
+        (
+            &|host, at| host.link(at, "../src"),
+            "is a link to a folder that it is in",
+        ),
         (&|host, at| host.link(at, "extra"), "is a circle of links"),
         (
-            &|host, at| assert!(Command::new("mkfifo").arg(host.path("root").join(at)).status().unwrap().success()),
+            &|host, at| {
+                assert!(
+                    Command::new("mkfifo")
+                        .arg(host.path("root").join(at))
+                        .status()
+                        .unwrap()
+                        .success()
+                );
+            },
             "is not an ordinary file",
         ),
     ];
@@ -561,7 +841,10 @@ fn a_source_of_the_modules_that_cannot_be_packed_is_refused_before_anything_is_w
         host.assert_refused(&[&source, "src/extra", says]);
         let output = host.parts(&["look", "installed", host.path("root").to_str().unwrap()]);
         let said = String::from_utf8_lossy(&output.stdout);
-        assert!(said.contains(says) && said.ends_with("\n1 fault: no image can be built from it\n"), "{output:?}");
+        assert!(
+            said.contains(says) && said.ends_with("\n1 fault: no image can be built from it\n"),
+            "{output:?}"
+        );
         // it is another driver's source: this one's is not touched by it
         let host = Host::new(Layout::Ubuntu, VERSION);
         host.write("usr/src/nvidia-570.1/nvidia/nv.c", "");
@@ -577,7 +860,10 @@ fn a_file_without_end_and_a_device_without_an_id_are_one_clear_line() {
         fs::File::create(path).unwrap().set_len(100 << 30).unwrap();
     };
     let host = Host::new(Layout::Ubuntu, VERSION);
-    for name in [host.library_path("libcuda"), "usr/bin/nvidia-smi".to_owned()] {
+    for name in [
+        host.library_path("libcuda"),
+        "usr/bin/nvidia-smi".to_owned(),
+    ] {
         let host = Host::new(Layout::Ubuntu, VERSION);
         sparse(&host, &name);
         host.assert_refused(&[&name, "has 107374182400 bytes, more than 1 GiB"]);
@@ -592,16 +878,34 @@ fn a_file_without_end_and_a_device_without_an_id_are_one_clear_line() {
     fs::create_dir(inputs.path("folder")).unwrap();
     let run = inputs.path("folder/NVIDIA-Linux-x86_64-590.48.01.run");
     fs::File::create(run).unwrap().set_len(100 << 30).unwrap();
-    assert_refused(&inputs, None, &[inputs.path("folder").to_str().unwrap()], &[".run has 107374182400 bytes"]);
+    assert_refused(
+        &inputs,
+        None,
+        &[inputs.path("folder").to_str().unwrap()],
+        &[".run has 107374182400 bytes"],
+    );
 }
 
 #[test]
 fn packed_firmware_is_unpacked_up_to_a_limit() {
     let host = Host::new(Layout::Fedora, VERSION);
     let name = format!("usr/lib/firmware/nvidia/{VERSION}/gsp_tu10x.bin.zst");
-    fs::remove_file(host.path("root").join(Layout::Fedora.firmware(VERSION, "gsp_tu10x.bin"))).unwrap();
-    let pack = format!("head -c 1100M /dev/zero | zstd -q > {}", host.path("root").join(&name).display());
-    assert!(Command::new("sh").args(["-c", &pack]).status().unwrap().success());
+    fs::remove_file(
+        host.path("root")
+            .join(Layout::Fedora.firmware(VERSION, "gsp_tu10x.bin")),
+    )
+    .unwrap();
+    let pack = format!(
+        "head -c 1100M /dev/zero | zstd -q > {}",
+        host.path("root").join(&name).display()
+    );
+    assert!(
+        Command::new("sh")
+            .args(["-c", &pack])
+            .status()
+            .unwrap()
+            .success()
+    );
     host.assert_refused(&[&name, "is larger than 1 GiB"]);
 }
 
@@ -622,17 +926,29 @@ fn a_machine_without_a_driver_is_told_its_distributions_packages() {
     without(Layout::Ubuntu, ubuntu, &[&cuda]).assert_refused(&[
         "libcuda.so.VERSION is missing: ubuntu-drivers install, or apt-get install nvidia-driver-BRANCH-open (BRANCH is",
     ]);
-    without(Layout::Ubuntu, ubuntu, &gsp)
-        .assert_refused(&["apt-get install nvidia-firmware-590-590.48.01 (NVIDIA's repository: nvidia-firmware)"]);
+    without(Layout::Ubuntu, ubuntu, &gsp).assert_refused(&[
+        "apt-get install nvidia-firmware-590-590.48.01 (NVIDIA's repository: nvidia-firmware)",
+    ]);
     let server = without(Layout::Ubuntu, ubuntu, &gsp);
     server.write("usr/share/doc/libnvidia-compute-590-server/copyright", "");
     server.assert_refused(&["apt-get install nvidia-firmware-590-server-590.48.01"]);
-    without(Layout::Ubuntu, "ID='opensuse-leap'\nID_LIKE=\"suse opensuse\"\n", &gsp)
-        .assert_refused(&["install the package of NVIDIA's driver that brings /lib/firmware/nvidia/590.48.01"]);
-    without(Layout::Arch, "NAME='Arch Linux'\nID='arch'\n", &["usr/bin/nvidia-smi"])
-        .assert_refused(&["nvidia-smi is missing: pacman -S nvidia-utils"]);
+    without(
+        Layout::Ubuntu,
+        "ID='opensuse-leap'\nID_LIKE=\"suse opensuse\"\n",
+        &gsp,
+    )
+    .assert_refused(&[
+        "install the package of NVIDIA's driver that brings /lib/firmware/nvidia/590.48.01",
+    ]);
+    without(
+        Layout::Arch,
+        "NAME='Arch Linux'\nID='arch'\n",
+        &["usr/bin/nvidia-smi"],
+    )
+    .assert_refused(&["nvidia-smi is missing: pacman -S nvidia-utils"]);
     let ml = format!("usr/lib64/libnvidia-ml.so.{VERSION}");
-    without(Layout::Fedora, "ID=fedora\n", &[&ml]).assert_refused(&["or libnvidia-ml (NVIDIA's repository)"]);
+    without(Layout::Fedora, "ID=fedora\n", &[&ml])
+        .assert_refused(&["or libnvidia-ml (NVIDIA's repository)"]);
 }
 
 #[test]
@@ -643,10 +959,22 @@ fn words_that_cannot_be_meant_are_refused_at_once() {
     let full = host.path("to/full");
     fs::create_dir(&full).unwrap();
     for (words, says) in [
-        (&["take", "installed", root][..], "take needs a folder to write to"),
-        (&["take", "installed", root, host.path("to").to_str().unwrap()], "is not a new or empty folder"),
-        (&["look", "installed", "/nowhere"], "there is no folder /nowhere"),
-        (&["look", "installed", root, "--libraries", "NOTHING"], "--libraries: there is no folder NOTHING"),
+        (
+            &["take", "installed", root][..],
+            "take needs a folder to write to",
+        ),
+        (
+            &["take", "installed", root, host.path("to").to_str().unwrap()],
+            "is not a new or empty folder",
+        ),
+        (
+            &["look", "installed", "/nowhere"],
+            "there is no folder /nowhere",
+        ),
+        (
+            &["look", "installed", root, "--libraries", "NOTHING"],
+            "--libraries: there is no folder NOTHING",
+        ),
         (&["pack"], "pack needs a folder and a file"),
         (&["pack", "/nowhere", "x"], "there is no folder /nowhere"),
         (&["look", "other", root], "invalid choice: 'other'"),
@@ -657,34 +985,69 @@ fn words_that_cannot_be_meant_are_refused_at_once() {
     }
     fs::remove_dir(full).unwrap();
     let inputs = DriverInputs::new();
-    assert!(choose(&inputs, Some(&host), &["installed", "--libraries", "usr/lib"]).status.success());
+    assert!(
+        choose(
+            &inputs,
+            Some(&host),
+            &["installed", "--libraries", "usr/lib"]
+        )
+        .status
+        .success()
+    );
     let inputs = DriverInputs::new();
     fs::write(inputs.path("other.toml"), "a = 1\n").unwrap();
     let other = inputs.path("other.toml");
     for (words, says) in [
-        (&["installed", "--libraries", "NOTHING"][..], "--libraries: there is no folder NOTHING"),
-        (&["installed", "--libraries", "--without-p2p"], "--libraries needs a word"),
-        (&[other.to_str().unwrap()], "other.toml', which is no description of a driver"),
+        (
+            &["installed", "--libraries", "NOTHING"][..],
+            "--libraries: there is no folder NOTHING",
+        ),
+        (
+            &["installed", "--libraries", "--without-p2p"],
+            "--libraries needs a word",
+        ),
+        (
+            &[other.to_str().unwrap()],
+            "other.toml', which is no description of a driver",
+        ),
     ] {
         assert_refused(&inputs, Some(&host), words, &[says]);
-        assert_eq!(choose(&inputs, Some(&host), words).status.code(), Some(64), "{words:?}");
+        assert_eq!(
+            choose(&inputs, Some(&host), words).status.code(),
+            Some(64),
+            "{words:?}"
+        );
     }
     let folder = inputs.path("folder");
     fs::create_dir(&folder).unwrap();
     let at = folder.to_str().unwrap();
     let look = |driver: &str, what: &str| {
         let mut look = Command::new(workspace().join("image/driver/look.sh"));
-        look.arg(what).env("FIRSTLIGHT_CACHE", inputs.path("cache")).env("FIRSTLIGHT_DRIVER", driver).output().unwrap()
+        look.arg(what)
+            .env("FIRSTLIGHT_CACHE", inputs.path("cache"))
+            .env("FIRSTLIGHT_DRIVER", driver)
+            .output()
+            .unwrap()
     };
-    let empty =
-        "has neither .deb files nor NVIDIA's installer (allowed: the .deb files of one version, or NVIDIA-Linux";
+    let empty = "has neither .deb files nor NVIDIA's installer (allowed: the .deb files of one version, or NVIDIA-Linux";
     assert_one_error(&look("none", at), &[empty]);
     fs::write(folder.join("driver.rpm"), "").unwrap();
     assert_one_error(&look("none", at), &[empty]);
-    assert_one_error(&look(at, other.to_str().unwrap()), &["FIRSTLIGHT_DRIVER is the folder ", "(--driver "]);
+    assert_one_error(
+        &look(at, other.to_str().unwrap()),
+        &["FIRSTLIGHT_DRIVER is the folder ", "(--driver "],
+    );
     fs::write(folder.join("fw (1).deb"), "").unwrap();
-    assert_one_error(&look("none", at), &["'fw (1).deb' has blanks or other characters in its name"]);
-    assert_refused(&inputs, None, &[at], &["'fw (1).deb' has blanks or other characters in its name"]);
+    assert_one_error(
+        &look("none", at),
+        &["'fw (1).deb' has blanks or other characters in its name"],
+    );
+    assert_refused(
+        &inputs,
+        None,
+        &[at],
+        &["'fw (1).deb' has blanks or other characters in its name"],
+    );
 }
 
 /// A tree of a version that `seen.toml` does not have. Registry keys and edits do not fit it.
@@ -704,31 +1067,52 @@ fn a_version_that_does_not_fit_is_built_only_without_peer_to_peer() {
             &inputs,
             Some(&host),
             &["installed", "--families", "ada,blackwell"],
-            &["driver 610.1.2 does not fit: ", says, "--without-p2p builds it without peer-to-peer changes"],
+            &[
+                "driver 610.1.2 does not fit: ",
+                says,
+                "--without-p2p builds it without peer-to-peer changes",
+            ],
         );
-        let output = choose(&inputs, Some(&host), &["installed", "--families", "ada,blackwell", "--without-p2p"]);
+        let output = choose(
+            &inputs,
+            Some(&host),
+            &["installed", "--families", "ada,blackwell", "--without-p2p"],
+        );
         assert!(output.status.success(), "{output:?}");
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(
-            said.contains("driver 610.1.2 was not seen by us (as of 20") && said.contains("ada: no keys"),
+            said.contains("driver 610.1.2 was not seen by us (as of 20")
+                && said.contains("ada: no keys"),
             "{said}"
         );
         let text = fs::read_to_string(String::from_utf8(output.stdout).unwrap().trim()).unwrap();
-        assert!(text.contains("peer_to_peer = false\n") && text.contains("patch = \"\"\n"), "{text}");
+        assert!(
+            text.contains("peer_to_peer = false\n") && text.contains("patch = \"\"\n"),
+            "{text}"
+        );
     }
     // a resource manager that lacks a key of its version
     let host = Host::new(Layout::Ubuntu, VERSION);
-    let object = format!("{}/nvidia/nv-kernel.o_binary", Layout::Ubuntu.source(VERSION));
+    let object = format!(
+        "{}/nvidia/nv-kernel.o_binary",
+        Layout::Ubuntu.source(VERSION)
+    );
     host.write(&object, resource_manager(&["ForceP2P", "RMPcieP2PType"]));
     assert_refused(
         &DriverInputs::new(),
         Some(&host),
         &["installed"],
-        &["registry keys of blackwell: the prebuilt resource manager does not know RMForceStaticBar1"],
+        &[
+            "registry keys of blackwell: the prebuilt resource manager does not know RMForceStaticBar1",
+        ],
     );
     // nothing is lost for GPUs that need neither
     let host = Host::new(Layout::Ubuntu, unseen);
-    let output = choose(&DriverInputs::new(), Some(&host), &["installed", "--families", "hopper"]);
+    let output = choose(
+        &DriverInputs::new(),
+        Some(&host),
+        &["installed", "--families", "hopper"],
+    );
     assert!(output.status.success(), "{output:?}");
 }
 
@@ -739,7 +1123,11 @@ fn the_end_of_a_build_names_the_families_and_what_brings_the_others_in() {
         let mut command = checkout.script("image/report.sh");
         command.args(["sh", "-c", "echo 'modules 700' >> \"$FIRSTLIGHT_SECONDS\""]);
         command.env("FIRSTLIGHT_SECONDS", checkout.path("seconds"));
-        let output = command.env("FIRSTLIGHT_CACHE", cache()).env("FIRSTLIGHT_DRIVER", driver).output().unwrap();
+        let output = command
+            .env("FIRSTLIGHT_CACHE", cache())
+            .env("FIRSTLIGHT_DRIVER", driver)
+            .output()
+            .unwrap();
         assert!(output.status.success(), "{output:?}");
         assert!(!checkout.path("seconds").exists());
         String::from_utf8(output.stderr).unwrap()
@@ -747,10 +1135,15 @@ fn the_end_of_a_build_names_the_families_and_what_brings_the_others_in() {
     // what came before counts, and steps beside each other count once
     fs::write(checkout.path("seconds"), "gathering 100\n").unwrap();
     let shipped = end("image/driver/source.toml");
+    let seconds = shipped
+        .lines()
+        .find_map(|l| l.strip_prefix("firstlight: seconds: gathering 100, modules 700, together "));
     let seconds =
-        shipped.lines().find_map(|l| l.strip_prefix("firstlight: seconds: gathering 100, modules 700, together "));
-    let seconds = seconds.and_then(|l| l.strip_suffix(" (the programs are built beside the driver)"));
-    let seconds: u32 = seconds.unwrap_or_else(|| panic!("{shipped}")).parse().unwrap();
+        seconds.and_then(|l| l.strip_suffix(" (the programs are built beside the driver)"));
+    let seconds: u32 = seconds
+        .unwrap_or_else(|| panic!("{shipped}"))
+        .parse()
+        .unwrap();
     assert!((100..800).contains(&seconds), "{shipped}");
     for line in [
         "firstlight: GPUs that this image drives, with driver 555.58.02:",
@@ -759,7 +1152,10 @@ fn the_end_of_a_build_names_the_families_and_what_brings_the_others_in() {
     ] {
         assert!(shipped.lines().any(|l| l == line), "no {line} in {shipped}");
     }
-    assert!(end("none").contains("this image has no GPU driver; ./run image --driver installed takes the one"));
+    assert!(
+        end("none")
+            .contains("this image has no GPU driver; ./run image --driver installed takes the one")
+    );
     let output = choose(
         &DriverInputs::new(),
         Some(&Host::new(Layout::Ubuntu, VERSION)),
@@ -774,8 +1170,16 @@ fn the_end_of_a_build_names_the_families_and_what_brings_the_others_in() {
 #[test]
 fn the_firmware_that_the_families_need_must_be_there() {
     let host = Host::new(Layout::Ubuntu, VERSION);
-    fs::remove_file(host.path("root").join(Layout::Ubuntu.firmware(VERSION, "gsp_tu10x.bin"))).unwrap();
-    assert!(choose(&DriverInputs::new(), Some(&host), &["installed"]).status.success());
+    fs::remove_file(
+        host.path("root")
+            .join(Layout::Ubuntu.firmware(VERSION, "gsp_tu10x.bin")),
+    )
+    .unwrap();
+    assert!(
+        choose(&DriverInputs::new(), Some(&host), &["installed"])
+            .status
+            .success()
+    );
     assert_refused(
         &DriverInputs::new(),
         Some(&host),
@@ -791,13 +1195,25 @@ fn a_taken_file_that_was_changed_since_is_refused_by_the_build() {
     let output = choose(&inputs, Some(&host), &["installed"]);
     let description = PathBuf::from(String::from_utf8(output.stdout).unwrap().trim());
     fs::rename(description.parent().unwrap(), inputs.path("taken")).unwrap();
-    fs::copy(inputs.path("taken/driver.toml"), inputs.path("taken/other.toml")).unwrap();
+    fs::copy(
+        inputs.path("taken/driver.toml"),
+        inputs.path("taken/other.toml"),
+    )
+    .unwrap();
     fs::write(inputs.path("taken/bin/nvidia-smi"), "other").unwrap();
     fs::write(inputs.path("kernel/release"), "6.12.107-firstlight\n").unwrap();
     let mut build = Command::new(workspace().join("image/driver/build.sh"));
-    build.arg(inputs.path("kernel")).env("FIRSTLIGHT_CACHE", inputs.path("cache"));
-    let output = build.env("FIRSTLIGHT_DRIVER", inputs.path("taken/driver.toml")).output().unwrap();
-    assert_one_error(&output, &["nvidia-smi is not the file that parts.bin/nvidia-smi names"]);
+    build
+        .arg(inputs.path("kernel"))
+        .env("FIRSTLIGHT_CACHE", inputs.path("cache"));
+    let output = build
+        .env("FIRSTLIGHT_DRIVER", inputs.path("taken/driver.toml"))
+        .output()
+        .unwrap();
+    assert_one_error(
+        &output,
+        &["nvidia-smi is not the file that parts.bin/nvidia-smi names"],
+    );
 }
 
 /// `run WORDS` in a checkout whose `just` prints its words and the driver.
@@ -805,7 +1221,9 @@ fn run(checkout: &Checkout, words: &[&str], driver: Option<&str>) -> Output {
     let mut command = checkout.script("image/driver/sources/with.sh");
     command.args(words);
     let path = std::env::var("PATH").unwrap();
-    command.env("PATH", format!("{}:{path}", checkout.top().display())).env("FIRSTLIGHT_CACHE", checkout.path("cache"));
+    command
+        .env("PATH", format!("{}:{path}", checkout.top().display()))
+        .env("FIRSTLIGHT_CACHE", checkout.path("cache"));
     if let Some(driver) = driver {
         command.env("FIRSTLIGHT_DRIVER", driver);
     }
@@ -817,13 +1235,29 @@ fn the_word_after_driver_is_for_all_recipes_that_build_an_image() {
     let checkout = Checkout::new(&["image/"]).unwrap();
     let just = checkout.path("just");
     fs::write(&just, "#!/bin/sh\necho \"$* with $FIRSTLIGHT_DRIVER\"\n").unwrap();
-    assert!(Command::new("chmod").arg("+x").arg(&just).status().unwrap().success());
-    let file = workspace().join("image/driver/source.toml").canonicalize().unwrap();
+    assert!(
+        Command::new("chmod")
+            .arg("+x")
+            .arg(&just)
+            .status()
+            .unwrap()
+            .success()
+    );
+    let file = workspace()
+        .join("image/driver/source.toml")
+        .canonicalize()
+        .unwrap();
     let file = file.to_str().unwrap();
     for (words, says) in [
         (&["image", "--driver", "none"][..], "image with none\n"),
-        (&["usb", "--driver", "none", "/dev/sdx", "--yes"], "usb /dev/sdx --yes with none\n"),
-        (&["pxe", "--serve", "eth1", "--driver", file], &format!("pxe --serve eth1 with {file}\n")),
+        (
+            &["usb", "--driver", "none", "/dev/sdx", "--yes"],
+            "usb /dev/sdx --yes with none\n",
+        ),
+        (
+            &["pxe", "--serve", "eth1", "--driver", file],
+            &format!("pxe --serve eth1 with {file}\n"),
+        ),
     ] {
         let output = run(&checkout, words, None);
         assert_eq!(String::from_utf8_lossy(&output.stdout), says, "{output:?}");
@@ -835,14 +1269,46 @@ fn the_word_after_driver_is_for_all_recipes_that_build_an_image() {
             "both --driver and FIRSTLIGHT_DRIVER are given: 'none' and 'none'",
         ),
         (&["image", "--driver"], None, "--driver needs a word"),
-        (&["image", "--driver", "--without-p2p"], None, "--driver needs a word"),
-        (&["image", "--libraries", "--driver", "installed"], None, "--libraries needs a word"),
-        (&["image", "--driver", "new"], None, "--driver is 'new' (allowed: installed, none, a folder with .deb files"),
-        (&["image", "--driver", "none", "--driver", "none"], None, "--driver is given twice"),
-        (&["image", "--driver", "none", "--without-p2p"], None, "are for --driver installed and --driver FOLDER"),
-        (&["image", "--without-p2p"], None, "--without-p2p is for --driver installed and --driver FOLDER"),
-        (&["check", "--driver", "none"], None, "--driver is for image, media, usb, pxe, sign, vendor and driver"),
-        (&["image", "--driver", "none", "--offline", "x"], None, "--driver and --offline do not go together"),
+        (
+            &["image", "--driver", "--without-p2p"],
+            None,
+            "--driver needs a word",
+        ),
+        (
+            &["image", "--libraries", "--driver", "installed"],
+            None,
+            "--libraries needs a word",
+        ),
+        (
+            &["image", "--driver", "new"],
+            None,
+            "--driver is 'new' (allowed: installed, none, a folder with .deb files",
+        ),
+        (
+            &["image", "--driver", "none", "--driver", "none"],
+            None,
+            "--driver is given twice",
+        ),
+        (
+            &["image", "--driver", "none", "--without-p2p"],
+            None,
+            "are for --driver installed and --driver FOLDER",
+        ),
+        (
+            &["image", "--without-p2p"],
+            None,
+            "--without-p2p is for --driver installed and --driver FOLDER",
+        ),
+        (
+            &["check", "--driver", "none"],
+            None,
+            "--driver is for image, media, usb, pxe, sign, vendor and driver",
+        ),
+        (
+            &["image", "--driver", "none", "--offline", "x"],
+            None,
+            "--driver and --offline do not go together",
+        ),
     ] {
         let output = run(&checkout, words, driver);
         assert_eq!(output.status.code(), Some(64), "{words:?}: {output:?}");
@@ -854,10 +1320,25 @@ fn the_word_after_driver_is_for_all_recipes_that_build_an_image() {
 fn an_equals_sign_before_the_word_is_a_blank() {
     let checkout = Checkout::new(&["run", "image/"]).unwrap();
     let just = checkout.path("just");
-    fs::write(&just, "#!/bin/sh\necho \"$* with ${FIRSTLIGHT_DRIVER:-nothing}\"\n").unwrap();
-    assert!(Command::new("chmod").arg("+x").arg(&just).status().unwrap().success());
+    fs::write(
+        &just,
+        "#!/bin/sh\necho \"$* with ${FIRSTLIGHT_DRIVER:-nothing}\"\n",
+    )
+    .unwrap();
+    assert!(
+        Command::new("chmod")
+            .arg("+x")
+            .arg(&just)
+            .status()
+            .unwrap()
+            .success()
+    );
     let run = |words: &[&str]| {
-        let path = format!("{}:{}", checkout.top().display(), std::env::var("PATH").unwrap());
+        let path = format!(
+            "{}:{}",
+            checkout.top().display(),
+            std::env::var("PATH").unwrap()
+        );
         checkout
             .script("run")
             .args(words)
@@ -868,7 +1349,10 @@ fn an_equals_sign_before_the_word_is_a_blank() {
     };
     for (words, says) in [
         (&["image", "--driver=none"][..], "image with none\n"),
-        (&["usb", "/dev/sdx", "--driver=none", "a b=c"], "usb /dev/sdx a b=c with none\n"),
+        (
+            &["usb", "/dev/sdx", "--driver=none", "a b=c"],
+            "usb /dev/sdx a b=c with none\n",
+        ),
         (&["sign", "--key=x", ""], "sign --key=x  with nothing\n"),
     ] {
         let output = run(words);
@@ -876,11 +1360,26 @@ fn an_equals_sign_before_the_word_is_a_blank() {
     }
     for (words, says) in [
         (&["image", "--driver="][..], "--driver needs a word"),
-        (&["image", "--driver=none", "--driver", "none"], "--driver is given twice"),
-        (&["image", "--driver=new", "--modules=x=y"], "--driver is 'new' (allowed: "),
-        (&["image", "--driver=none", "--offline=x"], "--driver and --offline do not go together"),
-        (&["image", "--driver=none", "--arch=arm64"], "--driver and --arch do not go together"),
-        (&["driver", "--for=", "--driver=installed"], "--for needs a value"),
+        (
+            &["image", "--driver=none", "--driver", "none"],
+            "--driver is given twice",
+        ),
+        (
+            &["image", "--driver=new", "--modules=x=y"],
+            "--driver is 'new' (allowed: ",
+        ),
+        (
+            &["image", "--driver=none", "--offline=x"],
+            "--driver and --offline do not go together",
+        ),
+        (
+            &["image", "--driver=none", "--arch=arm64"],
+            "--driver and --arch do not go together",
+        ),
+        (
+            &["driver", "--for=", "--driver=installed"],
+            "--for needs a value",
+        ),
     ] {
         let output = run(words);
         assert_eq!(output.status.code(), Some(64), "{words:?}: {output:?}");

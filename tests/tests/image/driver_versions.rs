@@ -9,8 +9,8 @@ use std::process::{Command, Output};
 
 /// The chips of the made-up trees, and their indices.
 const CHIPS: &[&str] = &[
-    "GA102", "GA103", "GA104", "GA106", "GA107", "AD102", "AD103", "AD104", "AD106", "AD107", "GH100", "GB100",
-    "GB102", "GB202", "GB203", "GB205", "GB206", "GB207",
+    "GA102", "GA103", "GA104", "GA106", "GA107", "AD102", "AD103", "AD104", "AD106", "AD107",
+    "GH100", "GB100", "GB102", "GB202", "GB203", "GB205", "GB206", "GB207",
 ];
 /// The position of GH100; it and the chips behind it have the methods.
 const GH100: usize = 10;
@@ -41,7 +41,9 @@ impl Repository {
 
     fn git(&self, words: &[&str]) {
         let mut git = Command::new("git");
-        git.current_dir(self.0.path("git")).args(["-c", "user.name=x", "-c", "user.email=x@localhost"]).args(words);
+        git.current_dir(self.0.path("git"))
+            .args(["-c", "user.name=x", "-c", "user.email=x@localhost"])
+            .args(words);
         assert!(git.status().unwrap().success(), "{words:?}");
     }
 
@@ -50,8 +52,15 @@ impl Repository {
         let edits = workspace().join("image/driver/edits/bar1/edits.toml");
         let edits: toml::Table = toml::from_str(&fs::read_to_string(edits).unwrap()).unwrap();
         let tables = |file: &str| -> String {
-            let binds = edits["bind"].as_array().unwrap().iter().filter(|bind| bind["file"].as_str() == Some(file));
-            binds.flat_map(|bind| bind["methods"].as_array().unwrap()).map(|m| table(m.as_str().unwrap())).collect()
+            let binds = edits["bind"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .filter(|bind| bind["file"].as_str() == Some(file));
+            binds
+                .flat_map(|bind| bind["methods"].as_array().unwrap())
+                .map(|m| table(m.as_str().unwrap()))
+                .collect()
         };
         let branch = |(at, name): (usize, &&str)| {
             format!(
@@ -59,31 +68,57 @@ impl Repository {
             )
         };
         let chips: String = CHIPS.iter().enumerate().map(branch).collect();
-        let keys =
-            "#define T \"RMPcieP2PType\"\n#define T_BAR1 1\n#define S \"RMForceStaticBar1\"\n#define S_ENABLE 1\n";
-        let (bus, dma) = ("src/nvidia/generated/g_kern_bus_nvoc.c", "src/nvidia/generated/g_virt_mem_allocator_nvoc.c");
+        let keys = "#define T \"RMPcieP2PType\"\n#define T_BAR1 1\n#define S \"RMForceStaticBar1\"\n#define S_ENABLE 1\n";
+        let (bus, dma) = (
+            "src/nvidia/generated/g_kern_bus_nvoc.c",
+            "src/nvidia/generated/g_virt_mem_allocator_nvoc.c",
+        );
         for (path, text) in [
             ("version.mk", format!("NVIDIA_VERSION = {tag}\n")),
-            ("src/nvidia/interface/nvrm_registry.h", REGISTRY.to_owned() + keys),
+            (
+                "src/nvidia/interface/nvrm_registry.h",
+                REGISTRY.to_owned() + keys,
+            ),
             ("src/nvidia/generated/g_chips2halspec_nvoc.c", chips),
             (bus, tables(bus)),
             (dma, tables(dma)),
-            ("kernel-open/nvidia/nv-pci.c", "r = pci_resize_resource(a, b, c);\n".to_owned()),
-            ("kernel-open/nvidia/nvidia-sources.Kbuild", "NVIDIA_SOURCES += nv.c\n".to_owned()),
+            (
+                "kernel-open/nvidia/nv-pci.c",
+                "r = pci_resize_resource(a, b, c);\n".to_owned(),
+            ),
+            (
+                "kernel-open/nvidia/nvidia-sources.Kbuild",
+                "NVIDIA_SOURCES += nv.c\n".to_owned(),
+            ),
             ("src/nvidia/srcs.mk", "SRCS += x.c\n".to_owned()),
-            ("src/nvidia/src/kernel/platform/p2p/p2p_caps.c", "int\np2pGetCapsStatus(int a)\n{\n}\n".to_owned()),
+            (
+                "src/nvidia/src/kernel/platform/p2p/p2p_caps.c",
+                "int\np2pGetCapsStatus(int a)\n{\n}\n".to_owned(),
+            ),
             (
                 "src/nvidia/src/kernel/gpu/bus/arch/turing/kern_bus_tu102.c",
                 "int\nkbusIsStaticBar1Supported_TU102(int a)\n{\n}\n".to_owned(),
             ),
-            ("kernel-open/nvidia-uvm/nvidia-uvm-sources.Kbuild", "NVIDIA_UVM_SOURCES += x.c\n".to_owned()),
+            (
+                "kernel-open/nvidia-uvm/nvidia-uvm-sources.Kbuild",
+                "NVIDIA_UVM_SOURCES += x.c\n".to_owned(),
+            ),
             (
                 "kernel-open/nvidia-uvm/uvm_va_space.c",
-                format!("int enable_peers(int a)\n{{\n{}}}\n", "    processor_mask_array_set(a);\n".repeat(12)),
+                format!(
+                    "int enable_peers(int a)\n{{\n{}}}\n",
+                    "    processor_mask_array_set(a);\n".repeat(12)
+                ),
             ),
-            ("src/nvidia/src/kernel/rmapi/nv_gpu_ops.c", "void _nvGpuOpsEncodeBar1P2PAddrs(void);\n".to_owned()),
+            (
+                "src/nvidia/src/kernel/rmapi/nv_gpu_ops.c",
+                "void _nvGpuOpsEncodeBar1P2PAddrs(void);\n".to_owned(),
+            ),
         ] {
-            self.0.write(&format!("git/{path}"), if path == file { change(text) } else { text });
+            self.0.write(
+                &format!("git/{path}"),
+                if path == file { change(text) } else { text },
+            );
         }
         self.git(&["add", "-A"]);
         self.git(&["commit", "-qm", tag]);
@@ -91,7 +126,14 @@ impl Repository {
     }
 
     fn look(&self) -> Output {
-        self.0.script("look.sh", &[Path::new("--all"), &self.0.path("git/.git"), &self.0.path("to")])
+        self.0.script(
+            "look.sh",
+            &[
+                Path::new("--all"),
+                &self.0.path("git/.git"),
+                &self.0.path("to"),
+            ],
+        )
     }
 
     fn page(&self) -> String {
@@ -114,28 +156,59 @@ fn each_version_has_what_its_own_files_give() {
     }
     made.version("580.10", OPS, |_| String::new());
     made.version("590.1", BUS, |text| text.replace(" | GB203", ""));
-    made.version("590.2", "src/nvidia/interface/nvrm_registry.h", |_| REGISTRY.to_owned());
+    made.version("590.2", "src/nvidia/interface/nvrm_registry.h", |_| {
+        REGISTRY.to_owned()
+    });
     made.git(&["tag", "not-a-version"]);
     let output = made.look();
     assert!(output.status.success(), "{output:?}");
     let page = made.page();
     assert!(
-        page.starts_with("above\n<!-- versions -->\n6 versions, looked at on 20") && page.ends_with("below\n"),
+        page.starts_with("above\n<!-- versions -->\n6 versions, looked at on 20")
+            && page.ends_with("below\n"),
         "{page}"
     );
-    let rows: Vec<_> = page.lines().filter(|line| line.starts_with("| 5")).collect();
+    let rows: Vec<_> = page
+        .lines()
+        .filter(|line| line.starts_with("| 5"))
+        .collect();
     let none = "no: from 580 on";
     let bad = "kbusCreateP2PMapping: the masks hold";
     assert_eq!(rows.len(), 5, "{page}");
     let old = "no: our changes are for 580 and newer";
-    assert_eq!(rows[0], format!("| 565.77 | {none} | {old} | {none} | no: from 570 on | for 580 and newer |"));
-    assert_eq!(rows[1], "| 580.1, 580.2 | our edits | our edits | its own, with keys | its own | fit |");
-    assert_eq!(rows[2], "| 580.10 | our edits | our edits | no: no page entries of BAR1 peers | its own | fit |");
-    assert!(rows[3].starts_with("| 590.1 | no: ") && rows[3].matches(bad).count() == 4, "{}", rows[3]);
-    assert!(rows[4].contains("has no key RMPcieP2PType") && rows[4].ends_with("| its own | fit |"), "{}", rows[4]);
+    assert_eq!(
+        rows[0],
+        format!("| 565.77 | {none} | {old} | {none} | no: from 570 on | for 580 and newer |")
+    );
+    assert_eq!(
+        rows[1],
+        "| 580.1, 580.2 | our edits | our edits | its own, with keys | its own | fit |"
+    );
+    assert_eq!(
+        rows[2],
+        "| 580.10 | our edits | our edits | no: no page entries of BAR1 peers | its own | fit |"
+    );
+    assert!(
+        rows[3].starts_with("| 590.1 | no: ") && rows[3].matches(bad).count() == 4,
+        "{}",
+        rows[3]
+    );
+    assert!(
+        rows[4].contains("has no key RMPcieP2PType") && rows[4].ends_with("| its own | fit |"),
+        "{}",
+        rows[4]
+    );
     let seen: toml::Table = toml::from_str(&made.seen().unwrap()).unwrap();
-    let seen: Vec<_> = seen["versions"].as_array().unwrap().iter().map(|v| v.as_str().unwrap()).collect();
-    assert_eq!(seen, ["565.77", "580.1", "580.2", "580.10", "590.1", "590.2"]);
+    let seen: Vec<_> = seen["versions"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|v| v.as_str().unwrap())
+        .collect();
+    assert_eq!(
+        seen,
+        ["565.77", "580.1", "580.2", "580.10", "590.1", "590.2"]
+    );
 }
 
 #[test]
@@ -154,7 +227,9 @@ fn where_a_version_cannot_be_read_nothing_is_written() {
     refused(&made, &["580.2", "nv_gpu_ops.c"]);
 
     let renamed = Repository::new();
-    renamed.version("580.1", "version.mk", |_| "NVIDIA_VERSION = 580.2\n".to_owned());
+    renamed.version("580.1", "version.mk", |_| {
+        "NVIDIA_VERSION = 580.2\n".to_owned()
+    });
     refused(&renamed, &["the tag 580.1 has the tree of 580.2"]);
     let none = Repository::new();
     fs::remove_dir_all(none.0.path("git/.git")).unwrap();

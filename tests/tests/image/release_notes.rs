@@ -18,7 +18,11 @@ impl History {
             fs::create_dir_all(to.parent().unwrap()).unwrap();
             fs::copy(workspace().join(file), to).unwrap();
         }
-        fs::write(history.path().join("Cargo.toml"), "[workspace.package]\nversion = \"1.2.3\"\n").unwrap();
+        fs::write(
+            history.path().join("Cargo.toml"),
+            "[workspace.package]\nversion = \"1.2.3\"\n",
+        )
+        .unwrap();
         history.git(&["init", "-q", "-b", "main"]);
         history.git(&["add", "."]);
         history
@@ -30,9 +34,25 @@ impl History {
 
     fn git(&self, words: &[&str]) -> String {
         let mut git = Command::new("git");
-        git.args(["-c", "user.name=A", "-c", "user.email=a@example.org", "-c", "commit.gpgSign=false"]).args(words);
-        let output = git.current_dir(self.path()).env("GIT_CONFIG_GLOBAL", "/dev/null").output().unwrap();
-        assert!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
+        git.args([
+            "-c",
+            "user.name=A",
+            "-c",
+            "user.email=a@example.org",
+            "-c",
+            "commit.gpgSign=false",
+        ])
+        .args(words);
+        let output = git
+            .current_dir(self.path())
+            .env("GIT_CONFIG_GLOBAL", "/dev/null")
+            .output()
+            .unwrap();
+        assert!(
+            output.status.success(),
+            "{words:?}: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
         String::from_utf8(output.stdout).unwrap().trim().to_owned()
     }
 
@@ -42,12 +62,20 @@ impl History {
 
     fn notes(&self, since: &str) -> Output {
         let mut notes = Command::new(self.path().join("image/release/notes.sh"));
-        notes.arg(since).env("FIRSTLIGHT_CACHE", self.path().join(".git/cache")).output().unwrap()
+        notes
+            .arg(since)
+            .env("FIRSTLIGHT_CACHE", self.path().join(".git/cache"))
+            .output()
+            .unwrap()
     }
 
     fn text(&self, since: &str) -> String {
         let output = self.notes(since);
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        assert!(
+            output.status.success(),
+            "{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
         String::from_utf8(output.stdout).unwrap()
     }
 
@@ -55,8 +83,14 @@ impl History {
     fn refuses(&self, since: &str, says: &[&str]) {
         let output = self.notes(since);
         let text = String::from_utf8_lossy(&output.stderr);
-        assert!(!output.status.success() && output.stdout.is_empty(), "{output:?}");
-        assert!(text.lines().count() == 1 && says.iter().all(|word| text.contains(word)), "{text}");
+        assert!(
+            !output.status.success() && output.stdout.is_empty(),
+            "{output:?}"
+        );
+        assert!(
+            text.lines().count() == 1 && says.iter().all(|word| text.contains(word)),
+            "{text}"
+        );
     }
 }
 
@@ -66,9 +100,19 @@ fn the_notes_are_the_titles_since_the_last_tag_by_part() {
     history.commit("image: before everything");
     let all = history.text("");
     let commit = history.git(&["rev-parse", "HEAD"]);
-    assert_eq!(all, format!("firstlight 1.2.3\ncommit {commit}\n\nAll changes (1):\n\nimage\n  - before everything\n"));
+    assert_eq!(
+        all,
+        format!(
+            "firstlight 1.2.3\ncommit {commit}\n\nAll changes (1):\n\nimage\n  - before everything\n"
+        )
+    );
     history.git(&["tag", "v1.2.2"]);
-    for title in ["image: b\u{e4}rs, \"quoted\" $(here)", "No part at all", "boots: one", "image: the last: twice"] {
+    for title in [
+        "image: b\u{e4}rs, \"quoted\" $(here)",
+        "No part at all",
+        "boots: one",
+        "image: the last: twice",
+    ] {
         history.commit(title);
     }
     let commit = history.git(&["rev-parse", "HEAD"]);
@@ -77,7 +121,11 @@ fn the_notes_are_the_titles_since_the_last_tag_by_part() {
          $(here)\n  - the last: twice\n\nother\n  - No part at all\n"
     );
     assert_eq!(history.text(""), expected);
-    assert_eq!(history.text(""), expected, "the same commit gives other notes");
+    assert_eq!(
+        history.text(""),
+        expected,
+        "the same commit gives other notes"
+    );
     // The tag of this release changes nothing.
     history.git(&["tag", "v1.2.3"]);
     assert_eq!(history.text(""), expected);
@@ -87,7 +135,10 @@ fn the_notes_are_the_titles_since_the_last_tag_by_part() {
 #[test]
 fn a_checkout_without_a_commit_of_its_own_is_refused() {
     let history = History::new();
-    history.refuses("", &["is not a git checkout (a release is made of a commit)"]);
+    history.refuses(
+        "",
+        &["is not a git checkout (a release is made of a commit)"],
+    );
     history.commit("image: one");
     history.refuses("v9", &["there is no tag 'v9'"]);
     history.git(&["tag", "v1"]);
@@ -100,10 +151,23 @@ fn a_checkout_without_a_commit_of_its_own_is_refused() {
     fs::remove_file(history.path().join("new")).unwrap();
     history.commit("image: two");
     let from = format!("file://{}", history.path().display());
-    history.git(&["clone", "-q", "--depth", "1", &from, shallow.path().join("a").to_str().unwrap()]);
+    history.git(&[
+        "clone",
+        "-q",
+        "--depth",
+        "1",
+        &from,
+        shallow.path().join("a").to_str().unwrap(),
+    ]);
     let history = History(shallow);
     fs::rename(history.path().join("a"), history.path().join("b")).unwrap();
-    let output = Command::new(history.path().join("b/image/release/notes.sh")).output().unwrap();
+    let output = Command::new(history.path().join("b/image/release/notes.sh"))
+        .output()
+        .unwrap();
     let text = String::from_utf8_lossy(&output.stderr);
-    assert!(!output.status.success() && text.contains("has not all commits (git fetch --unshallow --tags)"), "{text}");
+    assert!(
+        !output.status.success()
+            && text.contains("has not all commits (git fetch --unshallow --tags)"),
+        "{text}"
+    );
 }

@@ -10,8 +10,16 @@ use std::process::{Command, Output};
 struct LockCheckout(Checkout);
 
 fn sh(at: &Path, script: &str) {
-    let output = Command::new("sh").args(["-euc", script]).current_dir(at).output().unwrap();
-    assert!(output.status.success(), "{script}: {}", String::from_utf8_lossy(&output.stderr));
+    let output = Command::new("sh")
+        .args(["-euc", script])
+        .current_dir(at)
+        .output()
+        .unwrap();
+    assert!(
+        output.status.success(),
+        "{script}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
 }
 
 impl LockCheckout {
@@ -24,7 +32,11 @@ impl LockCheckout {
 
     /// Writes the list of packages for use `media`.
     fn write_package_list(&self, list: &str) {
-        fs::write(self.0.path("image/packages.list"), format!("[media]\n{list}[tools]\nother\n")).unwrap();
+        fs::write(
+            self.0.path("image/packages.list"),
+            format!("[media]\n{list}[tools]\nother\n"),
+        )
+        .unwrap();
     }
 
     /// Adds a package to the archive, with a changelog unless that is empty.
@@ -59,9 +71,14 @@ impl LockCheckout {
     }
 
     fn run(&self, script: &str, words: &[&str]) -> Output {
-        let archive = format!("[trusted=yes] file:{}", fs::canonicalize(self.0.path("debian")).unwrap().display());
+        let archive = format!(
+            "[trusted=yes] file:{}",
+            fs::canonicalize(self.0.path("debian")).unwrap().display()
+        );
         let mut command = self.0.script(script);
-        command.args(words).env("FIRSTLIGHT_CACHE", self.0.path("cache"));
+        command
+            .args(words)
+            .env("FIRSTLIGHT_CACHE", self.0.path("cache"));
         command.env("FIRSTLIGHT_ARCHIVE", archive).output().unwrap()
     }
 
@@ -99,12 +116,21 @@ fn relock_names_each_package_its_versions_and_its_changelog() {
     );
     assert!(!log.contains("nothing newer"), "{log}");
     let lock = fs::read_to_string(checkout.0.path("image/inputs.lock")).unwrap();
-    assert!(lock.contains(&format!("\nsource mkosi 25.3-7 all 5 {ZEROS}\n")), "another use changed:\n{lock}");
+    assert!(
+        lock.contains(&format!("\nsource mkosi 25.3-7 all 5 {ZEROS}\n")),
+        "another use changed:\n{lock}"
+    );
     assert!(lock.contains("\nmedia ipxe 2.0-1 all "), "{lock}");
 
     let (changes, log) = checkout.relock();
-    assert!(changes.is_empty() && log.contains("nothing newer"), "{changes}{log}");
-    assert_eq!(fs::read_to_string(checkout.0.path("image/inputs.lock")).unwrap(), lock);
+    assert!(
+        changes.is_empty() && log.contains("nothing newer"),
+        "{changes}{log}"
+    );
+    assert_eq!(
+        fs::read_to_string(checkout.0.path("image/inputs.lock")).unwrap(),
+        lock
+    );
 }
 
 #[test]
@@ -122,9 +148,16 @@ fn locked_packages_come_from_the_named_archive() {
 #[track_caller]
 fn assert_one_error(output: &Output, words: &[&str]) {
     let text = String::from_utf8_lossy(&output.stderr);
-    let errors: Vec<_> = text.lines().filter(|l| l.starts_with("firstlight: error:")).collect();
+    let errors: Vec<_> = text
+        .lines()
+        .filter(|l| l.starts_with("firstlight: error:"))
+        .collect();
     assert!(!output.status.success() && errors.len() == 1, "{text}");
-    assert!(words.iter().all(|w| errors[0].contains(w)), "{words:?} are not in: {}", errors[0]);
+    assert!(
+        words.iter().all(|w| errors[0].contains(w)),
+        "{words:?} are not in: {}",
+        errors[0]
+    );
 }
 
 #[test]
@@ -134,15 +167,27 @@ fn a_version_that_has_left_the_archive_is_named_with_the_alternatives() {
     checkout.package("there", "1", "");
     let (_, ipxe) = (checkout.lock(""), checkout.relock());
     assert!(ipxe.0.contains("media ipxe added 2.0-1"), "{}", ipxe.0);
-    let there = fs::read(checkout.0.path("debian/there_1_all.deb")).unwrap().len();
-    checkout.lock(&format!("media ipxe 1.0-1 all 5 {ZEROS}\nmedia there 1 all {there} {ZEROS}\n"));
+    let there = fs::read(checkout.0.path("debian/there_1_all.deb"))
+        .unwrap()
+        .len();
+    checkout.lock(&format!(
+        "media ipxe 1.0-1 all 5 {ZEROS}\nmedia there 1 all {there} {ZEROS}\n"
+    ));
     let output = checkout.run("image/fetch.sh", &["media"]);
-    let ways = ["./run image --offline FILE", "just vendor", "FIRSTLIGHT_ARCHIVE=URL", "just relock"];
+    let ways = [
+        "./run image --offline FILE",
+        "just vendor",
+        "FIRSTLIGHT_ARCHIVE=URL",
+        "just relock",
+    ];
     assert_one_error(&output, &["no longer in the archive", ": ipxe 1.0-1 ("]);
     assert_one_error(&output, &ways);
     // the archive has a file of this version, but not the locked one
     checkout.lock(&format!("media there 1 all {there} {ZEROS}\n"));
-    assert_one_error(&checkout.run("image/fetch.sh", &["media"]), &["there_1_all.deb is not the locked file", ZEROS]);
+    assert_one_error(
+        &checkout.run("image/fetch.sh", &["media"]),
+        &["there_1_all.deb is not the locked file", ZEROS],
+    );
 }
 
 #[test]
@@ -150,8 +195,17 @@ fn an_archive_that_is_no_url_is_refused() {
     let checkout = LockCheckout::new();
     checkout.lock(&format!("media ipxe 1.0-1 all 5 {ZEROS}\n"));
     let mut fetch = checkout.0.script("image/fetch.sh");
-    fetch.arg("media").env("FIRSTLIGHT_CACHE", checkout.0.path("cache")).env("FIRSTLIGHT_ARCHIVE", "yesterday");
-    assert_one_error(&fetch.output().unwrap(), &["FIRSTLIGHT_ARCHIVE is 'yesterday'", "the URL of a Debian archive"]);
+    fetch
+        .arg("media")
+        .env("FIRSTLIGHT_CACHE", checkout.0.path("cache"))
+        .env("FIRSTLIGHT_ARCHIVE", "yesterday");
+    assert_one_error(
+        &fetch.output().unwrap(),
+        &[
+            "FIRSTLIGHT_ARCHIVE is 'yesterday'",
+            "the URL of a Debian archive",
+        ],
+    );
 }
 
 /// Makes an NCCL wheel in a folder that pip uses in place of the registry; returns its size in bytes.
@@ -164,7 +218,9 @@ fn wheel(checkout: &LockCheckout, version: &str) -> usize {
          python3 -m zipfile -c wheels/{name} {info}"
     );
     sh(&checkout.0.path(""), &script);
-    fs::read(checkout.0.path("wheels").join(name)).unwrap().len()
+    fs::read(checkout.0.path("wheels").join(name))
+        .unwrap()
+        .len()
 }
 
 #[test]
@@ -172,8 +228,14 @@ fn a_wheel_is_locked_by_its_bytes_and_a_changed_one_is_refused() {
     let checkout = LockCheckout::new();
     let run = |script: &str, word: &str| {
         let mut command = checkout.0.script(script);
-        command.arg(word).env("FIRSTLIGHT_CACHE", checkout.0.path("cache"));
-        command.env("PIP_NO_INDEX", "1").env("PIP_FIND_LINKS", checkout.0.path("wheels")).output().unwrap()
+        command
+            .arg(word)
+            .env("FIRSTLIGHT_CACHE", checkout.0.path("cache"));
+        command
+            .env("PIP_NO_INDEX", "1")
+            .env("PIP_FIND_LINKS", checkout.0.path("wheels"))
+            .output()
+            .unwrap()
     };
     checkout.lock("");
     fs::create_dir_all(checkout.0.path("cache/debs")).unwrap();
@@ -181,21 +243,33 @@ fn a_wheel_is_locked_by_its_bytes_and_a_changed_one_is_refused() {
     let size = wheel(&checkout, "2.32.3");
     let output = run("image/reproduce/relock.sh", "driver-nccl-cu13");
     let changes = String::from_utf8_lossy(&output.stdout);
-    assert!(changes.contains("driver-nccl-cu13 nvidia-nccl-cu13 added 2.32.3\n"), "{output:?}");
+    assert!(
+        changes.contains("driver-nccl-cu13 nvidia-nccl-cu13 added 2.32.3\n"),
+        "{output:?}"
+    );
     let lock = fs::read_to_string(checkout.0.path("image/inputs.lock")).unwrap();
-    assert!(lock.contains(&format!("\ndriver-nccl-cu13 nvidia-nccl-cu13 2.32.3 wheel {size} ")), "{lock}");
+    assert!(
+        lock.contains(&format!(
+            "\ndriver-nccl-cu13 nvidia-nccl-cu13 2.32.3 wheel {size} "
+        )),
+        "{lock}"
+    );
 
     let kept = checkout.0.path("cache/debs/nvidia-nccl-cu13-2.32.3.whl");
     fs::remove_file(&kept).unwrap();
     let output = run("image/fetch.sh", "driver-nccl-cu13");
     assert!(output.status.success() && kept.exists(), "{output:?}");
 
-    checkout.lock(&format!("driver-nccl-cu13 nvidia-nccl-cu13 2.32.3 wheel {size} {ZEROS}\n"));
+    checkout.lock(&format!(
+        "driver-nccl-cu13 nvidia-nccl-cu13 2.32.3 wheel {size} {ZEROS}\n"
+    ));
     assert_one_error(
         &run("image/fetch.sh", "driver-nccl-cu13"),
         &["nvidia-nccl-cu13-2.32.3.whl is not the locked", ZEROS],
     );
-    checkout.lock(&format!("driver-nccl-cu13 nvidia-nccl-cu13 9.9.9 wheel {size} {ZEROS}\n"));
+    checkout.lock(&format!(
+        "driver-nccl-cu13 nvidia-nccl-cu13 9.9.9 wheel {size} {ZEROS}\n"
+    ));
     assert_one_error(
         &run("image/fetch.sh", "driver-nccl-cu13"),
         &["the Python registry does not deliver nvidia-nccl-cu13 9.9.9"],

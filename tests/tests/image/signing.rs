@@ -26,7 +26,15 @@ fn files(folder: &Path) -> BTreeMap<String, PathBuf> {
             if entry.is_dir() {
                 folders.push(entry);
             } else {
-                found.insert(entry.strip_prefix(folder).unwrap().to_str().unwrap().to_owned(), entry);
+                found.insert(
+                    entry
+                        .strip_prefix(folder)
+                        .unwrap()
+                        .to_str()
+                        .unwrap()
+                        .to_owned(),
+                    entry,
+                );
             }
         }
     }
@@ -41,10 +49,19 @@ fn unsigned() -> BTreeMap<&'static str, Vec<u8>> {
     let stick = Stick::shipped(dir.path()).unwrap();
     let addon = "EFI/Linux/firstlight.efi.extra.d/stick.addon.efi";
     let mut all = BTreeMap::from([
-        ("BOOTX64.EFI", stick.get(SYSTEM, "EFI/BOOT/BOOTX64.EFI").unwrap()),
+        (
+            "BOOTX64.EFI",
+            stick.get(SYSTEM, "EFI/BOOT/BOOTX64.EFI").unwrap(),
+        ),
         ("stick.addon.efi", stick.get(SYSTEM, addon).unwrap()),
     ]);
-    for name in ["firstlight.efi", "firstlight-pt.efi", "vmlinuz", "vmlinuz-pt", "ipxe.efi"] {
+    for name in [
+        "firstlight.efi",
+        "firstlight-pt.efi",
+        "vmlinuz",
+        "vmlinuz-pt",
+        "ipxe.efi",
+    ] {
         all.insert(name, bytes(pxe.join(name)));
     }
     all
@@ -53,7 +70,11 @@ fn unsigned() -> BTreeMap<&'static str, Vec<u8>> {
 fn in_signing(dir: &Path, words: &[&str]) -> Output {
     let mut command = Command::new(workspace().join("image/in-tools.sh"));
     let bind = format!("{}:/build/here", dir.display());
-    command.args(["signing", "--bind", &bind, "--cwd", "/build/here"]).args(words).output().unwrap()
+    command
+        .args(["signing", "--bind", &bind, "--cwd", "/build/here"])
+        .args(words)
+        .output()
+        .unwrap()
 }
 
 #[test]
@@ -61,9 +82,19 @@ fn each_signature_attached_to_the_unsigned_file_gives_the_signed_one() {
     let dir = tempfile::tempdir().unwrap();
     let efi = SIGNED.folder().join("efi");
     let unsigned = unsigned();
-    let there: Vec<_> = files(&efi).into_keys().filter(|n| !n.ends_with(".sig")).collect();
-    assert_eq!(there, unsigned.keys().map(|n| (*n).to_owned()).collect::<Vec<_>>());
-    fs::copy(SIGNED.folder().join("certificate.pem"), dir.path().join("certificate.pem")).unwrap();
+    let there: Vec<_> = files(&efi)
+        .into_keys()
+        .filter(|n| !n.ends_with(".sig"))
+        .collect();
+    assert_eq!(
+        there,
+        unsigned.keys().map(|n| (*n).to_owned()).collect::<Vec<_>>()
+    );
+    fs::copy(
+        SIGNED.folder().join("certificate.pem"),
+        dir.path().join("certificate.pem"),
+    )
+    .unwrap();
     for (name, content) in unsigned {
         let signed = bytes(efi.join(name));
         assert!(signed != content, "{name} is not signed");
@@ -72,13 +103,17 @@ fn each_signature_attached_to_the_unsigned_file_gives_the_signed_one() {
         let output = in_signing(dir.path(), &["sbattach", "--attach", "file.sig", "file"]);
         assert!(output.status.success(), "{name}: {output:?}");
         assert!(bytes(dir.path().join("file")) == signed, "{name} differs");
-        let verify = |file| in_signing(dir.path(), &["sbverify", "--cert", "certificate.pem", file]).status;
+        let verify =
+            |file| in_signing(dir.path(), &["sbverify", "--cert", "certificate.pem", file]).status;
         assert!(verify("file").success(), "{name}");
         let mut changed = signed;
         let middle = changed.len() / 2;
         changed[middle] ^= 1;
         fs::write(dir.path().join("changed"), changed).unwrap();
-        assert!(!verify("changed").success(), "{name}: a changed file passes the verification");
+        assert!(
+            !verify("changed").success(),
+            "{name}: a changed file passes the verification"
+        );
     }
 }
 
@@ -95,19 +130,38 @@ fn signed_media_have_the_same_layout_and_hold_the_signed_files() {
     for (path, name) in [
         ("EFI/BOOT/BOOTX64.EFI", "BOOTX64.EFI"),
         ("EFI/Linux/firstlight.efi", "firstlight.efi"),
-        ("EFI/Linux/firstlight.efi.extra.d/stick.addon.efi", "stick.addon.efi"),
+        (
+            "EFI/Linux/firstlight.efi.extra.d/stick.addon.efi",
+            "stick.addon.efi",
+        ),
     ] {
         assert!(signed.get(SYSTEM, path).unwrap() == efi(name), "{path}");
     }
     let cd = Stick::copy(&SIGNED.folder().join("firstlight.iso"), dir.path()).unwrap();
-    for (path, name) in [("EFI/BOOT/BOOTX64.EFI", "BOOTX64.EFI"), ("EFI/Linux/firstlight.efi", "firstlight.efi")] {
-        assert!(cd.get(CD_SYSTEM, path).unwrap() == efi(name), "{path} of the CD");
+    for (path, name) in [
+        ("EFI/BOOT/BOOTX64.EFI", "BOOTX64.EFI"),
+        ("EFI/Linux/firstlight.efi", "firstlight.efi"),
+    ] {
+        assert!(
+            cd.get(CD_SYSTEM, path).unwrap() == efi(name),
+            "{path} of the CD"
+        );
     }
-    let (pxe, here) = (SIGNED.folder().join("pxe"), files(&Image::shipped().pxe().unwrap()));
-    assert_eq!(files(&pxe).into_keys().collect::<Vec<_>>(), here.keys().cloned().collect::<Vec<_>>());
+    let (pxe, here) = (
+        SIGNED.folder().join("pxe"),
+        files(&Image::shipped().pxe().unwrap()),
+    );
+    assert_eq!(
+        files(&pxe).into_keys().collect::<Vec<_>>(),
+        here.keys().cloned().collect::<Vec<_>>()
+    );
     for (name, path) in here.iter().filter(|(name, _)| *name != "SHA256SUMS") {
         let signed = SIGNED.folder().join("efi").join(name);
-        let expected = if signed.exists() { bytes(signed) } else { bytes(path) };
+        let expected = if signed.exists() {
+            bytes(signed)
+        } else {
+            bytes(path)
+        };
         assert!(bytes(pxe.join(name)) == expected, "{name}");
     }
 }
@@ -116,12 +170,24 @@ fn signed_media_have_the_same_layout_and_hold_the_signed_files() {
 fn the_checksums_of_signed_media_are_complete_and_right() {
     for folder in [SIGNED.folder(), SIGNED.folder().join("pxe")] {
         let mut check = Command::new("sha256sum");
-        check.args(["--check", "--strict", "--quiet", "SHA256SUMS"]).current_dir(&folder);
+        check
+            .args(["--check", "--strict", "--quiet", "SHA256SUMS"])
+            .current_dir(&folder);
         let output = check.output().unwrap();
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        assert!(
+            output.status.success(),
+            "{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
         let listed = fs::read_to_string(folder.join("SHA256SUMS")).unwrap();
-        for name in files(&folder).keys().filter(|n| *n != "SHA256SUMS" && !n.starts_with('.')) {
-            assert!(listed.lines().any(|l| l.ends_with(&format!("  {name}"))), "{name} is not listed");
+        for name in files(&folder)
+            .keys()
+            .filter(|n| *n != "SHA256SUMS" && !n.starts_with('.'))
+        {
+            assert!(
+                listed.lines().any(|l| l.ends_with(&format!("  {name}"))),
+                "{name} is not listed"
+            );
         }
     }
 }
@@ -132,7 +198,11 @@ fn the_private_key_is_in_no_output() {
     // A line from the middle: base64 of the key's numbers.
     let line = key.lines().nth(10).unwrap().as_bytes();
     assert_eq!(line.len(), 64);
-    let der = in_signing(&SIGNED.keys(), &["openssl", "pkey", "-in", "db.key", "-outform", "DER"]).stdout;
+    let der = in_signing(
+        &SIGNED.keys(),
+        &["openssl", "pkey", "-in", "db.key", "-outform", "DER"],
+    )
+    .stdout;
     assert!(der.len() > 1000);
     let secret = &der[der.len() - 64..];
     for (name, path) in files(&SIGNED.folder()) {
@@ -157,7 +227,11 @@ fn wrong_keys(dir: &Path) {
         fs::copy(SIGNED.keys().join(name), dir.join(name)).unwrap();
     }
     let output = in_signing(dir, &["sh", "-euc", script]);
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
 }
 
 #[test]
@@ -168,11 +242,23 @@ fn unusable_keys_are_refused_in_one_line_and_nothing_is_left() {
     wrong_keys(&keys);
     let to = dir.path().join("to");
     for (key, cert, words) in [
-        ("PK.key", "db.pem", "PK.key is not the key of the certificate"),
+        (
+            "PK.key",
+            "db.pem",
+            "PK.key is not the key of the certificate",
+        ),
         ("encrypted.key", "db.pem", "encrypted.key is encrypted"),
-        ("db.key", "expired.pem", "expired.pem has expired (it was valid until Jan  1 00:00:00 2021 GMT)"),
+        (
+            "db.key",
+            "expired.pem",
+            "expired.pem has expired (it was valid until Jan  1 00:00:00 2021 GMT)",
+        ),
         ("db.key", "early.pem", "early.pem is not valid yet"),
-        ("short.key", "short.pem", "allowed: RSA of 2048 bits or more"),
+        (
+            "short.key",
+            "short.pem",
+            "allowed: RSA of 2048 bits or more",
+        ),
         ("ec.key", "ec.pem", "allowed: RSA of 2048 bits or more"),
         ("none.key", "db.pem", "none.key is not there"),
         ("db.key", "none.pem", "none.pem is not there"),
@@ -181,11 +267,21 @@ fn unusable_keys_are_refused_in_one_line_and_nothing_is_left() {
         ("db.key", "db.cer", "db.cer is not a certificate in PEM"),
     ] {
         let mut sign = Command::new(workspace().join("image/trust/sign.sh"));
-        let output = sign.args([keys.join(key), keys.join(cert)]).arg(&to).output().unwrap();
+        let output = sign
+            .args([keys.join(key), keys.join(cert)])
+            .arg(&to)
+            .output()
+            .unwrap();
         let text = String::from_utf8_lossy(&output.stderr);
-        assert!(!output.status.success() && text.contains(words), "{key} {cert}: {text}");
+        assert!(
+            !output.status.success() && text.contains(words),
+            "{key} {cert}: {text}"
+        );
         assert_eq!(text.lines().count(), 1, "{text}");
-        let left: Vec<_> = fs::read_dir(dir.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
+        let left: Vec<_> = fs::read_dir(dir.path())
+            .unwrap()
+            .map(|e| e.unwrap().file_name())
+            .collect();
         assert_eq!(left, ["keys"], "{key} {cert}");
     }
 }
@@ -196,13 +292,20 @@ fn foreign_folders_and_existing_keys_are_not_replaced() {
     fs::write(dir.path().join("mine"), "mine").unwrap();
     let keys = SIGNED.keys();
     let refused = |script: &str, words: &[&Path], message: &str| {
-        let output = Command::new(workspace().join("image/trust").join(script)).args(words).output().unwrap();
+        let output = Command::new(workspace().join("image/trust").join(script))
+            .args(words)
+            .output()
+            .unwrap();
         let text = String::from_utf8_lossy(&output.stderr);
         assert!(!output.status.success() && text.contains(message), "{text}");
         assert_eq!(text.lines().count(), 1, "{text}");
     };
     let (key, cert) = (keys.join("db.key"), keys.join("db.pem"));
-    refused("sign.sh", &[&key, &cert, dir.path()], "was not made by sign");
+    refused(
+        "sign.sh",
+        &[&key, &cert, dir.path()],
+        "was not made by sign",
+    );
     refused("sign.sh", &[&key], "sign KEY CERT [FOLDER]");
     refused("keys.sh", &[dir.path()], "keys are never replaced");
     assert_eq!(files(dir.path()).into_keys().collect::<Vec<_>>(), ["mine"]);

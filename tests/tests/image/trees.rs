@@ -15,5 +15,10 @@ fn a_command_in_a_tree_cannot_change_it() {
         .args(["tools", "bash", "-euc", script])
         .output()
         .expect("in-tools.sh starts");
-    assert!(output.status.success(), "{}: {}", output.status, String::from_utf8_lossy(&output.stderr));
+    assert!(
+        output.status.success(),
+        "{}: {}",
+        output.status,
+        String::from_utf8_lossy(&output.stderr)
+    );
 }

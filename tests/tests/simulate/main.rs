@@ -17,28 +17,60 @@ mod matrix {
 
     #[test]
     fn in_a_part_of_the_matrix_no_fault_passes_and_no_healthy_machine_fails() {
-        let cases = cases(&Selection { part: true, ..Selection::default() }).unwrap();
+        let cases = cases(&Selection {
+            part: true,
+            ..Selection::default()
+        })
+        .unwrap();
         assert!(cases.len() >= 50, "only {} cases", cases.len());
         let results = run(&cases, 2, |_, _| {});
-        let wrong: Vec<_> = results.iter().filter(|r| !r.assessment.is_right()).map(|r| &r.text).collect();
+        let wrong: Vec<_> = results
+            .iter()
+            .filter(|r| !r.assessment.is_right())
+            .map(|r| &r.text)
+            .collect();
         let counts = counts(&results);
-        assert!(counts.all_right(), "{}\n{counts}\n{wrong:#?}", table(&results));
+        assert!(
+            counts.all_right(),
+            "{}\n{counts}\n{wrong:#?}",
+            table(&results)
+        );
     }
 }
 
 fn simulate(words: &[&str]) -> Output {
-    Command::new(workspace().join("tests/simulate.sh")).args(words).output().unwrap()
+    Command::new(workspace().join("tests/simulate.sh"))
+        .args(words)
+        .output()
+        .unwrap()
 }
 
 #[test]
 fn a_scenario_is_judged_and_the_exit_status_is_that_of_the_verdict() {
-    for (words, status, verdict) in [(["healthy", "quick"], 0, "PASS"), (["zeros", "quick"], 1, "FAIL")] {
+    for (words, status, verdict) in [
+        (["healthy", "quick"], 0, "PASS"),
+        (["zeros", "quick"], 1, "FAIL"),
+    ] {
         let output = simulate(&words);
         let text = String::from_utf8_lossy(&output.stdout);
-        assert_eq!(output.status.code(), Some(status), "{text}{}", String::from_utf8_lossy(&output.stderr));
-        assert!(text.starts_with(&format!("Simulated: scenario {}: ", words[0])), "{text}");
+        assert_eq!(
+            output.status.code(),
+            Some(status),
+            "{text}{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        assert!(
+            text.starts_with(&format!("Simulated: scenario {}: ", words[0])),
+            "{text}"
+        );
         assert!(text.contains("x Simulated NVIDIA"), "{text}");
-        assert!(text.lines().last().unwrap().starts_with(&format!("FIRSTLIGHT verdict={verdict} ")), "{text}");
+        assert!(
+            text.lines()
+                .last()
+                .unwrap()
+                .starts_with(&format!("FIRSTLIGHT verdict={verdict} ")),
+            "{text}"
+        );
     }
 }
 
@@ -48,7 +80,10 @@ fn an_unknown_scenario_gives_one_line_with_the_nearest_names() {
     let text = String::from_utf8_lossy(&output.stderr);
     let expected = "simulate: there is no scenario 'helthy'; the nearest are healthy, ";
     assert!(text.lines().last().unwrap().starts_with(expected), "{text}");
-    assert_eq!((output.status.code(), output.stdout), (Some(64), Vec::new()));
+    assert_eq!(
+        (output.status.code(), output.stdout),
+        (Some(64), Vec::new())
+    );
 }
 
 #[test]
@@ -60,6 +95,12 @@ fn an_unknown_level_is_a_usage_error() {
 fn the_list_has_every_scenario_with_its_description() {
     let text = String::from_utf8(simulate(&["list"]).stdout).unwrap();
     assert!(text.lines().count() > 50, "{text}");
-    assert!(text.contains("\nhealthy              The reference machine, with nothing wrong: PASS.\n"), "{text}");
-    assert!(text.lines().all(|line| line.split_whitespace().count() > 3), "{text}");
+    assert!(
+        text.contains("\nhealthy              The reference machine, with nothing wrong: PASS.\n"),
+        "{text}"
+    );
+    assert!(
+        text.lines().all(|line| line.split_whitespace().count() > 3),
+        "{text}"
+    );
 }

@@ -23,7 +23,14 @@ type BenchResult<T> = Result<T, Box<dyn Error>>;
 /// The report number `number` of `nodes` nodes; the node ids begin with the number's hash.
 fn item(number: u32, nodes: u32) -> BenchResult<NewReport> {
     let node = number % nodes;
-    let verdicts = [Verdict::Pass, Verdict::Pass, Verdict::Pass, Verdict::Degraded, Verdict::Fail, Verdict::Error];
+    let verdicts = [
+        Verdict::Pass,
+        Verdict::Pass,
+        Verdict::Pass,
+        Verdict::Degraded,
+        Verdict::Fail,
+        Verdict::Error,
+    ];
     let at = usize::try_from(number / nodes + node)? % verdicts.len();
     let entry = Entry {
         digest: format!("{number:064x}"),
@@ -42,8 +49,15 @@ fn item(number: u32, nodes: u32) -> BenchResult<NewReport> {
         seconds: Some(42.0),
         signed: true,
     };
-    let body = format!("{{\"number\":{number},\"padding\":\"{}\"}}", "report ".repeat(280));
-    Ok(NewReport { entry, received: i64::from(number) + 1_700_000_000, deflated: deflated(body.as_bytes())? })
+    let body = format!(
+        "{{\"number\":{number},\"padding\":\"{}\"}}",
+        "report ".repeat(280)
+    );
+    Ok(NewReport {
+        entry,
+        received: i64::from(number) + 1_700_000_000,
+        deflated: deflated(body.as_bytes())?,
+    })
 }
 
 fn fill(store: &Path, reports: u32, nodes: u32) -> BenchResult<()> {
@@ -51,7 +65,10 @@ fn fill(store: &Path, reports: u32, nodes: u32) -> BenchResult<()> {
     db.pragma_update(None, "synchronous", "OFF")?;
     let numbers: Vec<u32> = (0..reports).collect();
     for part in numbers.chunks(2000) {
-        let items: Vec<_> = part.iter().map(|number| item(*number, nodes)).collect::<BenchResult<_>>()?;
+        let items: Vec<_> = part
+            .iter()
+            .map(|number| item(*number, nodes))
+            .collect::<BenchResult<_>>()?;
         put(&mut db, &items, Rules::default())?;
     }
     Ok(())
@@ -61,7 +78,10 @@ fn fill(store: &Path, reports: u32, nodes: u32) -> BenchResult<()> {
 fn ask(address: &str, path: &str) -> BenchResult<(Duration, usize)> {
     let begun = Instant::now();
     let mut stream = TcpStream::connect(address)?;
-    write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")?;
+    write!(
+        stream,
+        "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+    )?;
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer)?;
     if !answer.starts_with(b"HTTP/1.1 200") {
@@ -74,7 +94,10 @@ fn measure(reports: u32, nodes: u32) -> BenchResult<bool> {
     let dir = tempfile::tempdir()?;
     let begun = Instant::now();
     fill(dir.path(), reports, nodes)?;
-    println!("{reports} reports of {nodes} nodes stored in {:.1} s", begun.elapsed().as_secs_f64());
+    println!(
+        "{reports} reports of {nodes} nodes stored in {:.1} s",
+        begun.elapsed().as_secs_f64()
+    );
     let mut server = Command::new(env!("CARGO_BIN_EXE_firstlight-collect"))
         .args(["--listen", "127.0.0.1:0", "--store"])
         .arg(dir.path())
@@ -82,7 +105,11 @@ fn measure(reports: u32, nodes: u32) -> BenchResult<bool> {
         .spawn()?;
     let mut line = String::new();
     BufReader::new(server.stdout.take().ok_or("no output")?).read_line(&mut line)?;
-    let address = line.trim().trim_start_matches("listening on http://").trim_end_matches('/').to_owned();
+    let address = line
+        .trim()
+        .trim_start_matches("listening on http://")
+        .trim_end_matches('/')
+        .to_owned();
     let last = nodes.div_ceil(100);
     let pages = [
         "/".to_owned(),
@@ -95,9 +122,14 @@ fn measure(reports: u32, nodes: u32) -> BenchResult<bool> {
     let mut held = true;
     for path in &pages {
         let (_, bytes) = ask(&address, path)?;
-        let mut times = (0..TIMES).map(|_| Ok(ask(&address, path)?.0)).collect::<BenchResult<Vec<_>>>()?;
+        let mut times = (0..TIMES)
+            .map(|_| Ok(ask(&address, path)?.0))
+            .collect::<BenchResult<Vec<_>>>()?;
         times.sort();
-        let (median, slowest) = (times.get(TIMES / 2).ok_or("no time")?, times.last().ok_or("no time")?);
+        let (median, slowest) = (
+            times.get(TIMES / 2).ok_or("no time")?,
+            times.last().ok_or("no time")?,
+        );
         held &= *slowest <= LIMIT;
         println!(
             "{path:<24} median {:>6.1} ms, slowest {:>6.1} ms, {:.2} of the limit of {} ms, {bytes} bytes",
@@ -113,7 +145,9 @@ fn measure(reports: u32, nodes: u32) -> BenchResult<bool> {
 }
 
 fn main() -> BenchResult<ExitCode> {
-    let mut numbers = std::env::args().skip(1).filter_map(|word| word.parse::<u32>().ok());
+    let mut numbers = std::env::args()
+        .skip(1)
+        .filter_map(|word| word.parse::<u32>().ok());
     let reports = numbers.next().unwrap_or(100_000);
     let several: Vec<u32> = match numbers.next() {
         Some(nodes) => vec![nodes],
@@ -123,5 +157,9 @@ fn main() -> BenchResult<ExitCode> {
     for nodes in several {
         held &= measure(reports, nodes.max(1))?;
     }
-    Ok(if held { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if held {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
 }

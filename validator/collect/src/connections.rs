@@ -71,7 +71,11 @@ pub(crate) struct Place {
 
 impl Connections {
     pub(crate) fn new(most: Most) -> Arc<Self> {
-        Arc::new(Self { most, table: Mutex::default(), ended: Notify::new() })
+        Arc::new(Self {
+            most,
+            table: Mutex::default(),
+            ended: Notify::new(),
+        })
     }
 
     /// Admits a connection from this address; returns whether another one was closed for it. `None`: there is no room.
@@ -94,13 +98,25 @@ impl Connections {
             }
         }
         let (id, close) = (table.turns, Arc::new(Notify::new()));
-        let opened =
-            Open { network, phase: Phase::Response, turn: 0, since: Instant::now(), close: Arc::clone(&close) };
+        let opened = Open {
+            network,
+            phase: Phase::Response,
+            turn: 0,
+            since: Instant::now(),
+            close: Arc::clone(&close),
+        };
         table.open.insert(id, opened);
         *table.per_network.entry(network).or_default() += 1;
         table.enter(id, Phase::Head);
         drop(table);
-        Some((Place { connections: Arc::clone(self), id, close }, closed))
+        Some((
+            Place {
+                connections: Arc::clone(self),
+                id,
+                close,
+            },
+            closed,
+        ))
     }
 
     /// Waits until all have ended.
@@ -156,7 +172,9 @@ impl Table {
         self.turns += 1;
         let turn = self.turns;
         // One that was closed to make room is no longer here.
-        let Some(open) = self.open.get_mut(&id) else { return };
+        let Some(open) = self.open.get_mut(&id) else {
+            return;
+        };
         let before = std::mem::replace(&mut open.turn, turn);
         (open.phase, open.since) = (phase, Instant::now());
         self.heads.remove(&before);
@@ -170,10 +188,23 @@ impl Table {
 
     /// Closes the connection that has waited for its client longest, of this network or of all; returns whether there is one.
     fn close_one(&mut self, of: Option<IpAddr>) -> bool {
-        let fits = |id: &&u64| self.open.get(id).is_some_and(|open| of.is_none_or(|network| open.network == network));
-        let late = |id: &&u64| self.open.get(id).is_some_and(|open| open.since.elapsed() >= GRACE);
+        let fits = |id: &&u64| {
+            self.open
+                .get(id)
+                .is_some_and(|open| of.is_none_or(|network| open.network == network))
+        };
+        let late = |id: &&u64| {
+            self.open
+                .get(id)
+                .is_some_and(|open| open.since.elapsed() >= GRACE)
+        };
         let head = self.heads.values().find(fits);
-        let Some(id) = head.or_else(|| self.bodies.values().filter(late).find(fits)).copied() else { return false };
+        let Some(id) = head
+            .or_else(|| self.bodies.values().filter(late).find(fits))
+            .copied()
+        else {
+            return false;
+        };
         if let Some(open) = self.remove(id) {
             open.close.notify_one();
         }
@@ -216,7 +247,10 @@ mod tests {
 
     #[test]
     fn the_longest_waiting_client_makes_room_and_one_that_has_sent_its_request_stays() {
-        let all = Connections::new(Most { all: 4, per_address: 0 });
+        let all = Connections::new(Most {
+            all: 4,
+            per_address: 0,
+        });
         let busy = all.admit(from(1)).unwrap().0;
         busy.body_follows();
         busy.has_arrived();
@@ -225,7 +259,10 @@ mod tests {
         let (next, closed) = all.admit(from(2)).unwrap();
         let (idle, _): (Vec<_>, Vec<_>) = idle.into_iter().unzip();
         assert!(closed && !ends(&busy) && !ends(&next));
-        assert_eq!(idle.iter().map(ends).collect::<Vec<_>>(), [true, false, false]);
+        assert_eq!(
+            idle.iter().map(ends).collect::<Vec<_>>(),
+            [true, false, false]
+        );
         // A client that is served again waits behind the others.
         busy.responds();
         assert!(all.admit(from(2)).unwrap().1 && !ends(&busy));
@@ -233,7 +270,10 @@ mod tests {
 
     #[test]
     fn a_part_is_kept_for_those_that_have_sent_a_head() {
-        let all = Connections::new(Most { all: 8, per_address: 0 });
+        let all = Connections::new(Most {
+            all: 8,
+            per_address: 0,
+        });
         let idle: Vec<_> = (0..20).map(|_| all.admit(from(1)).unwrap().0).collect();
         assert_eq!(idle.iter().filter(|place| !ends(place)).count(), 6);
         let last = idle.last().unwrap();
@@ -243,10 +283,16 @@ mod tests {
 
     #[test]
     fn an_address_that_has_too_many_makes_room_among_its_own() {
-        let all = Connections::new(Most { all: 100, per_address: 2 });
+        let all = Connections::new(Most {
+            all: 100,
+            per_address: 2,
+        });
         let other = all.admit(from(9)).unwrap().0;
         let own: Vec<_> = (0..3).map(|_| all.admit(from(1)).unwrap().0).collect();
-        assert_eq!(own.iter().map(ends).collect::<Vec<_>>(), [true, false, false]);
+        assert_eq!(
+            own.iter().map(ends).collect::<Vec<_>>(),
+            [true, false, false]
+        );
         assert!(!ends(&other));
         // Where all of them have requests that the receiver must answer, the new one is refused.
         own.iter().for_each(Place::has_arrived);
@@ -266,7 +312,10 @@ mod tests {
 
     #[test]
     fn a_body_makes_room_only_after_its_grace() {
-        let all = Connections::new(Most { all: 1, per_address: 0 });
+        let all = Connections::new(Most {
+            all: 1,
+            per_address: 0,
+        });
         let slow = all.admit(from(1)).unwrap().0;
         slow.body_follows();
         assert!(all.admit(from(2)).is_none());

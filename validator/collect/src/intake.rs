@@ -101,11 +101,16 @@ pub fn entry(
     let is_verdict = serde_json::from_slice::<Head>(body).is_ok_and(|head| head.schema == VERDICT);
     let mut entry = if is_verdict {
         if body.len() > LARGEST_VERDICT {
-            let line = format!("a {VERDICT} of {} bytes, allowed: {LARGEST_VERDICT}", body.len());
+            let line = format!(
+                "a {VERDICT} of {} bytes, allowed: {LARGEST_VERDICT}",
+                body.len()
+            );
             return Err(Refusal::new(RefusalReason::Size, line));
         }
         let file = serde_json::from_slice::<VerdictFile>(body);
-        of_verdict(file.map_err(|e| Refusal::new(RefusalReason::Schema, format!("not a valid {VERDICT}: {e}")))?)
+        of_verdict(file.map_err(|e| {
+            Refusal::new(RefusalReason::Schema, format!("not a valid {VERDICT}: {e}"))
+        })?)
     } else {
         use report::ReportError;
         of_report(&from_json(body).map_err(|e| {
@@ -126,7 +131,11 @@ pub fn entry(
         check_machine(&mut entry, name)?;
     }
     if entry.host.is_empty() {
-        entry.host = if entry.machine_id.is_some() { "unknown".to_owned() } else { from.to_string() };
+        entry.host = if entry.machine_id.is_some() {
+            "unknown".to_owned()
+        } else {
+            from.to_string()
+        };
     }
     entry.node = node_id(entry.machine_id.as_deref(), &entry.host);
     Ok(entry)
@@ -149,18 +158,23 @@ fn check_machine(entry: &mut Entry, name: &str) -> Result<(), Refusal> {
     if entry.host == name || entry.machine_id.as_deref() == Some(name) {
         return Ok(());
     }
-    let line = format!("the key is that of {name:?}, and the report is of {:?}", entry.host);
+    let line = format!(
+        "the key is that of {name:?}, and the report is of {:?}",
+        entry.host
+    );
     Err(Refusal::new(RefusalReason::Signature, line))
 }
 
 /// The header's verdict, unless it is better than the report's.
 fn counting(own: Verdict, claimed: &str) -> Result<Verdict, Refusal> {
     let parsed = verdict(claimed).ok_or_else(|| {
-        let line = format!("Firstlight-Verdict: read {claimed:?}, allowed: PASS, DEGRADED, FAIL, ERROR");
+        let line =
+            format!("Firstlight-Verdict: read {claimed:?}, allowed: PASS, DEGRADED, FAIL, ERROR");
         Refusal::new(RefusalReason::Contradiction, line)
     })?;
     if badness(parsed) < badness(own) {
-        let line = format!("Firstlight-Verdict is {parsed}, and the report's own verdict {own} is worse");
+        let line =
+            format!("Firstlight-Verdict is {parsed}, and the report's own verdict {own} is worse");
         return Err(Refusal::new(RefusalReason::Contradiction, line));
     }
     Ok(parsed)
@@ -169,20 +183,34 @@ fn counting(own: Verdict, claimed: &str) -> Result<Verdict, Refusal> {
 /// The verdict with this name.
 #[must_use]
 pub fn verdict(name: &str) -> Option<Verdict> {
-    VERDICTS.into_iter().find(|verdict| verdict.to_string() == name)
+    VERDICTS
+        .into_iter()
+        .find(|verdict| verdict.to_string() == name)
 }
 
 /// All verdicts, best first.
-pub const VERDICTS: [Verdict; 4] = [Verdict::Pass, Verdict::Degraded, Verdict::Fail, Verdict::Error];
+pub const VERDICTS: [Verdict; 4] = [
+    Verdict::Pass,
+    Verdict::Degraded,
+    Verdict::Fail,
+    Verdict::Error,
+];
 
 /// How bad a verdict is.
 #[must_use]
 pub fn badness(verdict: Verdict) -> usize {
-    VERDICTS.iter().position(|one| *one == verdict).unwrap_or(VERDICTS.len())
+    VERDICTS
+        .iter()
+        .position(|one| *one == verdict)
+        .unwrap_or(VERDICTS.len())
 }
 
 fn of_verdict(file: VerdictFile) -> Entry {
-    let all = if file.codes.is_empty() { file.failed } else { file.codes };
+    let all = if file.codes.is_empty() {
+        file.failed
+    } else {
+        file.codes
+    };
     Entry {
         digest: String::new(),
         node: String::new(),
@@ -204,7 +232,11 @@ fn of_verdict(file: VerdictFile) -> Entry {
 
 fn of_report(report: &Report) -> Entry {
     let first = report.causes.first();
-    let recorded = if report.is_recorded() { format!("; the machine in {}", report.root) } else { String::new() };
+    let recorded = if report.is_recorded() {
+        format!("; the machine in {}", report.root)
+    } else {
+        String::new()
+    };
     let test = |id: &str| report.tests.iter().find(|test| test.id == id);
     let sums = test("nccl-allreduce").and_then(|t| t.tables.iter().find_map(all_reduce));
     Entry {
@@ -216,7 +248,12 @@ fn of_report(report: &Report) -> Entry {
         gpus: cut(&(report.gpu_names() + &recorded)),
         level: report.level.to_string(),
         pair: report.slowest_pair(),
-        busbw: sums.and_then(|busbw| busbw.into_iter().filter(|busbw| busbw.is_finite()).max_by(f64::total_cmp)),
+        busbw: sums.and_then(|busbw| {
+            busbw
+                .into_iter()
+                .filter(|busbw| busbw.is_finite())
+                .max_by(f64::total_cmp)
+        }),
         seconds: Some(report.seconds),
         ..of_verdict(VerdictFile {
             verdict: report.verdict,
@@ -241,7 +278,9 @@ fn cut(text: &str) -> String {
 /// The bus bandwidth out of place of each size of all_reduce, GB/s.
 fn all_reduce(table: &Table) -> Option<Vec<f64>> {
     match table.known().as_ref() {
-        Table::Calls(CallTable::AllReduce, rows) => Some(rows.iter().map(|row| row.out_of_place_busbw).collect()),
+        Table::Calls(CallTable::AllReduce, rows) => {
+            Some(rows.iter().map(|row| row.out_of_place_busbw).collect())
+        }
         _ => None,
     }
 }

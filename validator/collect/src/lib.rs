@@ -83,7 +83,8 @@ pub struct Options {
 
 /// An address with its port.
 fn address(text: &str) -> Result<SocketAddr, String> {
-    let allowed = "allowed: an IP address and a port, such as 127.0.0.1:8420, 0.0.0.0:8420 or [::1]:8420";
+    let allowed =
+        "allowed: an IP address and a port, such as 127.0.0.1:8420, 0.0.0.0:8420 or [::1]:8420";
     text.parse().map_err(|_| match text.parse::<u16>() {
         Ok(port) => format!("{allowed}; for this port 127.0.0.1:{port}"),
         Err(_) => allowed.to_owned(),
@@ -93,7 +94,10 @@ fn address(text: &str) -> Result<SocketAddr, String> {
 /// The maximum size of a report, in bytes.
 fn largest(text: &str) -> Result<u64, String> {
     let allowed = "allowed: a number of bytes without a unit, from 1024 to 67108864, such as 8388608 for 8 MiB";
-    text.parse().ok().filter(|bytes| (1024..=64 << 20).contains(bytes)).ok_or_else(|| allowed.to_owned())
+    text.parse()
+        .ok()
+        .filter(|bytes| (1024..=64 << 20).contains(bytes))
+        .ok_or_else(|| allowed.to_owned())
 }
 
 /// Why the program exits; one line.
@@ -124,9 +128,13 @@ impl Options {
     /// # Errors
     /// The key cannot be read, or the name is invalid.
     pub fn machine_key(&self) -> Result<Option<String>, CollectError> {
-        let (Some(name), Some(file)) = (&self.machine_key, &self.key_file) else { return Ok(None) };
+        let (Some(name), Some(file)) = (&self.machine_key, &self.key_file) else {
+            return Ok(None);
+        };
         let key = Key::read(file).map_err(CollectError::Undone)?;
-        let own = key.of_machine(name).map_err(|why| CollectError::Usage(format!("--machine-key: {why}")))?;
+        let own = key
+            .of_machine(name)
+            .map_err(|why| CollectError::Usage(format!("--machine-key: {why}")))?;
         Ok(own.machine_file())
     }
 
@@ -135,7 +143,10 @@ impl Options {
     /// # Errors
     /// One line, in which no password is.
     fn address(&self) -> Result<Address, CollectError> {
-        let store = self.store.as_deref().ok_or_else(|| CollectError::Usage("--store is missing".to_owned()))?;
+        let store = self
+            .store
+            .as_deref()
+            .ok_or_else(|| CollectError::Usage("--store is missing".to_owned()))?;
         let password = std::env::var_os("PGPASSWORD").filter(|password| !password.is_empty());
         let password = password.as_deref().map(OsStr::as_encoded_bytes);
         Address::parse(store, self.store_password_file.as_deref(), password)
@@ -148,11 +159,22 @@ impl Options {
         let more = maximum.map_or(wanted, |maximum| wanted.min(maximum));
         if current.is_some_and(|current| current < more) {
             // Then there are fewer.
-            let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(more), maximum });
+            let _ = setrlimit(
+                Resource::Nofile,
+                Rlimit {
+                    current: Some(more),
+                    maximum,
+                },
+            );
         }
         let files = getrlimit(Resource::Nofile).current.unwrap_or(wanted);
-        let all = files.saturating_sub(OTHER_FILES).clamp(4, u64::from(self.connections));
-        Most { all: usize::try_from(all).unwrap_or(4), per_address: self.per_address.into() }
+        let all = files
+            .saturating_sub(OTHER_FILES)
+            .clamp(4, u64::from(self.connections));
+        Most {
+            all: usize::try_from(all).unwrap_or(4),
+            per_address: self.per_address.into(),
+        }
     }
 
     /// Reads the secrets, and refuses to listen on a reachable address without them.
@@ -162,7 +184,12 @@ impl Options {
             token: token(&self.token_file)?,
             reading: token(&self.read_token_file)?,
             open_reading: self.open_reading,
-            key: self.key_file.as_deref().map(Key::read).transpose().map_err(CollectError::Undone)?,
+            key: self
+                .key_file
+                .as_deref()
+                .map(Key::read)
+                .transpose()
+                .map_err(CollectError::Undone)?,
         };
         let reached = !self.listen.ip().is_loopback();
         if reached && secrets.token.is_none() && secrets.key.is_none() {
@@ -172,7 +199,8 @@ impl Options {
             );
             return Err(CollectError::Usage(line));
         }
-        if reached && !secrets.open_reading && secrets.token.is_none() && secrets.reading.is_none() {
+        if reached && !secrets.open_reading && secrets.token.is_none() && secrets.reading.is_none()
+        {
             let line = format!(
                 "--listen {}: others could read all reports there: give --token-file or --read-token-file, or allow it by --open-reading",
                 self.listen
@@ -198,18 +226,36 @@ pub fn run(options: &Options, listening: impl FnOnce(SocketAddr)) -> Result<(), 
     let secrets = options.secrets()?;
     let store = options.address()?;
     let open = |reading| Database::open(&store, reading).map_err(|e| undone(&e));
-    let rules = Rules { keep: options.keep, signed: secrets.key.is_some() };
+    let rules = Rules {
+        keep: options.keep,
+        signed: secrets.key.is_some(),
+    };
     let (writer, thread) = Writer::start(open(false)?, rules).map_err(|e| undone(&e))?;
     let largest = usize::try_from(options.max_bytes).map_err(|e| undone(&e))?;
-    let receiver = Receiver::new(secrets, writer, open(true)?, (largest, (options.memory as usize) << 20));
-    let limits = Limits { request: Duration::from_secs(options.timeout), most: options.most() };
+    let receiver = Receiver::new(
+        secrets,
+        writer,
+        open(true)?,
+        (largest, (options.memory as usize) << 20),
+    );
+    let limits = Limits {
+        request: Duration::from_secs(options.timeout),
+        most: options.most(),
+    };
     let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     // Threads that parse and read: more than processors would only take memory.
-    let runtime = runtime.enable_all().max_blocking_threads(2 * processors + 2).build().map_err(|e| undone(&e))?;
+    let runtime = runtime
+        .enable_all()
+        .max_blocking_threads(2 * processors + 2)
+        .build()
+        .map_err(|e| undone(&e))?;
     runtime.block_on(async {
-        let named = |e: std::io::Error| CollectError::Undone(format!("--listen {}: {e}", options.listen));
-        let listener = tokio::net::TcpListener::bind(options.listen).await.map_err(named)?;
+        let named =
+            |e: std::io::Error| CollectError::Undone(format!("--listen {}: {e}", options.listen));
+        let listener = tokio::net::TcpListener::bind(options.listen)
+            .await
+            .map_err(named)?;
         let stop = server::stop_signal().map_err(|e| undone(&e))?;
         listening(listener.local_addr().map_err(named)?);
         server::serve(listener, Arc::new(receiver), limits, stop).await;
@@ -217,5 +263,7 @@ pub fn run(options: &Options, listening: impl FnOnce(SocketAddr)) -> Result<(), 
     })?;
     // Connections that did not end in time are dropped with the runtime, and the writer with the last of them.
     drop(runtime);
-    thread.join().map_err(|_| CollectError::Undone("the writer of the store has crashed".to_owned()))
+    thread
+        .join()
+        .map_err(|_| CollectError::Undone("the writer of the store has crashed".to_owned()))
 }

@@ -12,8 +12,13 @@ fn main() -> ExitCode {
         Ok(options) => options,
         Err(e) if e.use_stderr() => {
             let text = e.render().to_string();
-            let lines = text.lines().take_while(|l| !l.starts_with("Usage:") && !l.starts_with("For more"));
-            let line = lines.flat_map(str::split_whitespace).collect::<Vec<_>>().join(" ");
+            let lines = text
+                .lines()
+                .take_while(|l| !l.starts_with("Usage:") && !l.starts_with("For more"));
+            let line = lines
+                .flat_map(str::split_whitespace)
+                .collect::<Vec<_>>()
+                .join(" ");
             complain(line.strip_prefix("error: ").unwrap_or(&line));
             return ExitCode::from(USAGE_ERROR);
         }
@@ -45,7 +50,11 @@ fn main() -> ExitCode {
 
 fn failed(error: &CollectError) -> ExitCode {
     complain(&error.to_string());
-    ExitCode::from(if matches!(error, CollectError::Usage(_)) { USAGE_ERROR } else { NOT_DONE })
+    ExitCode::from(if matches!(error, CollectError::Usage(_)) {
+        USAGE_ERROR
+    } else {
+        NOT_DONE
+    })
 }
 
 fn complain(line: &str) {

@@ -30,7 +30,11 @@ struct Pool {
 impl Pool {
     fn new(bytes: usize) -> Arc<Self> {
         let all = (bytes / KIB).max(1);
-        Arc::new(Self { free: Arc::new(Semaphore::new(all)), all, waiting: AtomicUsize::new(0) })
+        Arc::new(Self {
+            free: Arc::new(Semaphore::new(all)),
+            all,
+            waiting: AtomicUsize::new(0),
+        })
     }
 
     async fn take(&self, bytes: usize) -> Option<OwnedSemaphorePermit> {
@@ -86,9 +90,21 @@ impl Memory {
     /// # Errors
     /// There is none within this time.
     pub(crate) async fn body(&self, bytes: usize, within: Duration) -> Result<BodyMemory, Refusal> {
-        let pool = Arc::clone(if bytes <= SMALL { &self.small } else { &self.large });
-        let permit = timeout(within, pool.take(held(bytes))).await.ok().flatten().ok_or_else(busy)?;
-        Ok(BodyMemory { pool, since: Instant::now(), _permit: permit })
+        let pool = Arc::clone(if bytes <= SMALL {
+            &self.small
+        } else {
+            &self.large
+        });
+        let permit = timeout(within, pool.take(held(bytes)))
+            .await
+            .ok()
+            .flatten()
+            .ok_or_else(busy)?;
+        Ok(BodyMemory {
+            pool,
+            since: Instant::now(),
+            _permit: permit,
+        })
     }
 
     /// Memory in which these bytes are parsed.
@@ -100,8 +116,16 @@ impl Memory {
     ///
     /// # Errors
     /// There is none within this time.
-    pub(crate) async fn response(&self, bytes: usize, within: Duration) -> Result<OwnedSemaphorePermit, Refusal> {
-        timeout(within, self.responses.take(bytes)).await.ok().flatten().ok_or_else(busy)
+    pub(crate) async fn response(
+        &self,
+        bytes: usize,
+        within: Duration,
+    ) -> Result<OwnedSemaphorePermit, Refusal> {
+        timeout(within, self.responses.take(bytes))
+            .await
+            .ok()
+            .flatten()
+            .ok_or_else(busy)
     }
 }
 
@@ -112,10 +136,17 @@ impl BodyMemory {
     /// The body is too slow.
     pub(crate) fn check_rate(&self, arrived: usize) -> Result<(), Refusal> {
         let elapsed = self.since.elapsed();
-        #[expect(clippy::cast_precision_loss, reason = "a body is far smaller than 2^53 bytes")]
+        #[expect(
+            clippy::cast_precision_loss,
+            reason = "a body is far smaller than 2^53 bytes"
+        )]
         let slow = (arrived as f64) < RATE * elapsed.as_secs_f64();
         let wanted = self.pool.waiting.load(Ordering::Relaxed) > 0;
-        if wanted && slow && elapsed > GRACE { Err(busy()) } else { Ok(()) }
+        if wanted && slow && elapsed > GRACE {
+            Err(busy())
+        } else {
+            Ok(())
+        }
     }
 }
 
@@ -153,7 +184,11 @@ mod tests {
     const NOW: Duration = Duration::from_millis(20);
 
     fn within(work: impl Future<Output = ()>) {
-        tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(work);
+        tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .build()
+            .unwrap()
+            .block_on(work);
     }
 
     #[test]
@@ -161,7 +196,10 @@ mod tests {
         within(async {
             let memory = Memory::new(64 << 20, 8 << 20);
             let large = memory.body(8 << 20, SOON).await.unwrap();
-            assert_eq!(memory.body(1 << 20, NOW).await.unwrap_err().why, RefusalReason::Busy);
+            assert_eq!(
+                memory.body(1 << 20, NOW).await.unwrap_err().why,
+                RefusalReason::Busy
+            );
             let small = memory.body(SMALL, SOON).await.unwrap();
             drop((large, small));
             assert!(memory.body(1 << 20, NOW).await.is_ok());

@@ -24,7 +24,8 @@ impl Counters {
     /// Counts a refusal.
     pub(crate) fn refuse(&self, why: RefusalReason) {
         let at = RefusalReason::ALL.iter().position(|one| *one == why);
-        at.and_then(|at| self.refused.get(at)).map(|count| count.fetch_add(1, Ordering::Relaxed));
+        at.and_then(|at| self.refused.get(at))
+            .map(|count| count.fetch_add(1, Ordering::Relaxed));
     }
 }
 
@@ -48,7 +49,10 @@ impl Lines {
 ///
 /// # Errors
 /// The compressor's error.
-#[expect(clippy::cast_precision_loss, reason = "counts and seconds are far below 2^53")]
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "counts and seconds are far below 2^53"
+)]
 pub(crate) fn text(
     nodes: &[StoredReport],
     reports: u32,
@@ -65,7 +69,12 @@ pub(crate) fn text(
     let mut verdict = Family::new("firstlight_node_verdict", verdict_help);
     for row in nodes {
         let labels = [("node", row.node.as_str()), ("host", row.host.as_str())];
-        verdict.states(&labels, "verdict", &all.each_ref().map(String::as_str), &row.verdict);
+        verdict.states(
+            &labels,
+            "verdict",
+            &all.each_ref().map(String::as_str),
+            &row.verdict,
+        );
     }
     lines.add(&verdict)?;
     drop(verdict);
@@ -75,9 +84,11 @@ pub(crate) fn text(
             "When the node's newest report was received, seconds since 1970 UTC.",
             |row, _| Some(row.received as f64),
         ),
-        ("firstlight_node_report_age_seconds", "How old the node's newest report is.", |row, now| {
-            Some(now.saturating_sub(row.received).max(0) as f64)
-        }),
+        (
+            "firstlight_node_report_age_seconds",
+            "How old the node's newest report is.",
+            |row, now| Some(now.saturating_sub(row.received).max(0) as f64),
+        ),
         (
             "firstlight_node_slowest_pair_bytes_per_second",
             "Bandwidth of the slowest pair of GPUs in the node's newest report.",
@@ -88,9 +99,11 @@ pub(crate) fn text(
             "NCCL's best bus bandwidth of all_reduce in the node's newest report.",
             |row, _| row.figures[1].map(|gb_s| gb_s * 1e9),
         ),
-        ("firstlight_node_duration_seconds", "How long the run of the node's newest report took.", |row, _| {
-            row.figures[2]
-        }),
+        (
+            "firstlight_node_duration_seconds",
+            "How long the run of the node's newest report took.",
+            |row, _| row.figures[2],
+        ),
         (
             "firstlight_node_verdict_is_late",
             "Whether the node's verdict is of a worse report of an earlier run, which arrived after the newest one.",
@@ -101,19 +114,35 @@ pub(crate) fn text(
         let mut family = Family::new(name, help);
         for row in nodes {
             let labels = [("node", row.node.as_str()), ("host", row.host.as_str())];
-            figure(row, now).into_iter().for_each(|value| family.add(&labels, value));
+            figure(row, now)
+                .into_iter()
+                .for_each(|value| family.add(&labels, value));
         }
         lines.add(&family)?;
     }
-    lines.add(&Family::single("firstlight_collect_reports", "Stored reports.", &[], f64::from(reports)))?;
+    lines.add(&Family::single(
+        "firstlight_collect_reports",
+        "Stored reports.",
+        &[],
+        f64::from(reports),
+    ))?;
     let name = |what: &'static str, help: &'static str| Family::new(what, help).into_counter();
-    let mut taken = name("firstlight_collect_received_total", "Reports that were received.");
-    let mut refused = name("firstlight_collect_refused_total", "Requests that were refused.");
+    let mut taken = name(
+        "firstlight_collect_received_total",
+        "Reports that were received.",
+    );
+    let mut refused = name(
+        "firstlight_collect_refused_total",
+        "Requests that were refused.",
+    );
     for (word, count) in [("new", &counters.new), ("known", &counters.known)] {
         taken.add(&[("report", word)], count.load(Ordering::Relaxed) as f64);
     }
     for (why, count) in RefusalReason::ALL.iter().zip(&counters.refused) {
-        refused.add(&[("reason", why.status_and_word().1)], count.load(Ordering::Relaxed) as f64);
+        refused.add(
+            &[("reason", why.status_and_word().1)],
+            count.load(Ordering::Relaxed) as f64,
+        );
     }
     lines.add(&taken)?;
     lines.add(&refused)?;
@@ -134,12 +163,18 @@ mod tests {
 
     /// A released line never changes: a metric that means something else gets another name.
     const HELP: [(&str, &str); 10] = [
-        ("firstlight_node_verdict", "The verdict of the node's newest report: 1 for the one it has."),
+        (
+            "firstlight_node_verdict",
+            "The verdict of the node's newest report: 1 for the one it has.",
+        ),
         (
             "firstlight_node_received_timestamp_seconds",
             "When the node's newest report was received, seconds since 1970 UTC.",
         ),
-        ("firstlight_node_report_age_seconds", "How old the node's newest report is."),
+        (
+            "firstlight_node_report_age_seconds",
+            "How old the node's newest report is.",
+        ),
         (
             "firstlight_node_slowest_pair_bytes_per_second",
             "Bandwidth of the slowest pair of GPUs in the node's newest report.",
@@ -148,14 +183,23 @@ mod tests {
             "firstlight_node_allreduce_bytes_per_second",
             "NCCL's best bus bandwidth of all_reduce in the node's newest report.",
         ),
-        ("firstlight_node_duration_seconds", "How long the run of the node's newest report took."),
+        (
+            "firstlight_node_duration_seconds",
+            "How long the run of the node's newest report took.",
+        ),
         (
             "firstlight_node_verdict_is_late",
             "Whether the node's verdict is of a worse report of an earlier run, which arrived after the newest one.",
         ),
         ("firstlight_collect_reports", "Stored reports."),
-        ("firstlight_collect_received_total", "Reports that were received."),
-        ("firstlight_collect_refused_total", "Requests that were refused."),
+        (
+            "firstlight_collect_received_total",
+            "Reports that were received.",
+        ),
+        (
+            "firstlight_collect_refused_total",
+            "Requests that were refused.",
+        ),
     ];
 
     #[test]
@@ -176,12 +220,26 @@ mod tests {
             signed: true,
             late: false,
         };
-        let made = |gzip| super::text(std::slice::from_ref(&node), 1, &Counters::default(), 60, gzip).unwrap();
+        let made = |gzip| {
+            super::text(
+                std::slice::from_ref(&node),
+                1,
+                &Counters::default(),
+                60,
+                gzip,
+            )
+            .unwrap()
+        };
         let text = String::from_utf8(made(false)).unwrap();
         let mut unpacked = String::new();
-        GzDecoder::new(made(true).as_slice()).read_to_string(&mut unpacked).unwrap();
+        GzDecoder::new(made(true).as_slice())
+            .read_to_string(&mut unpacked)
+            .unwrap();
         assert_eq!(unpacked, text);
-        let help: Vec<_> = text.lines().filter_map(|line| line.strip_prefix("# HELP ")?.split_once(' ')).collect();
+        let help: Vec<_> = text
+            .lines()
+            .filter_map(|line| line.strip_prefix("# HELP ")?.split_once(' '))
+            .collect();
         assert_eq!(help, HELP);
     }
 }

@@ -35,7 +35,9 @@ pub(crate) struct Place {
 /// # Errors
 /// See [`NoStart`].
 pub(crate) fn began(started: Option<&str>, received: i64) -> Result<i64, NoStart> {
-    let parsed = started.and_then(|text| OffsetDateTime::parse(text, &Rfc3339).ok()).ok_or(NoStart::None)?;
+    let parsed = started
+        .and_then(|text| OffsetDateTime::parse(text, &Rfc3339).ok())
+        .ok_or(NoStart::None)?;
     match parsed.unix_timestamp() {
         began if began < CLOCKS_ARE_SET => Err(NoStart::Unset),
         began if began > received => Err(NoStart::Later),
@@ -45,7 +47,11 @@ pub(crate) fn began(started: Option<&str>, received: i64) -> Result<i64, NoStart
 
 /// The place of a report.
 pub(crate) fn place(started: Option<&str>, received: i64, verdict: Verdict, signed: bool) -> Place {
-    Place { moment: began(started, received).unwrap_or(received), verdict, signed }
+    Place {
+        moment: began(started, received).unwrap_or(received),
+        verdict,
+        signed,
+    }
 }
 
 impl Place {
@@ -76,11 +82,20 @@ mod tests {
         assert_eq!(began(Some(noon), NOON), Ok(NOON));
         assert_eq!(began(Some("2026-11-26T13:00:00+01:00"), NOON), Ok(NOON));
         assert_eq!(began(Some(noon), NOON - 1), Err(NoStart::Later));
-        assert_eq!(began(Some("1970-01-01T00:00:09Z"), NOON), Err(NoStart::Unset));
-        assert_eq!(began(Some("2025-12-31T23:59:59Z"), NOON), Err(NoStart::Unset));
+        assert_eq!(
+            began(Some("1970-01-01T00:00:09Z"), NOON),
+            Err(NoStart::Unset)
+        );
+        assert_eq!(
+            began(Some("2025-12-31T23:59:59Z"), NOON),
+            Err(NoStart::Unset)
+        );
         assert_eq!(began(Some("yesterday"), NOON), Err(NoStart::None));
         assert_eq!(began(None, NOON), Err(NoStart::None));
-        assert_eq!(at("2099-01-01T00:00:00Z", Verdict::Pass, false).moment, NOON + 60);
+        assert_eq!(
+            at("2099-01-01T00:00:00Z", Verdict::Pass, false).moment,
+            NOON + 60
+        );
     }
 
     #[test]
@@ -90,9 +105,15 @@ mod tests {
         let late = |started, verdict, signed| at(started, verdict, signed).is_late(&newest, true);
         assert!(late("2026-11-26T11:59:59Z", pass, true));
         assert!(!late("2026-11-26T12:00:01Z", pass, true));
-        assert!(late("2026-11-26T12:00:00Z", pass, true) && !late("2026-11-26T12:00:00Z", Verdict::Error, true));
+        assert!(
+            late("2026-11-26T12:00:00Z", pass, true)
+                && !late("2026-11-26T12:00:00Z", Verdict::Error, true)
+        );
         assert!(late("2026-11-26T12:00:01Z", pass, false), "it has no MAC");
-        assert!(!at("2026-11-26T12:00:01Z", pass, false).is_late(&newest, false), "reports need none");
+        assert!(
+            !at("2026-11-26T12:00:01Z", pass, false).is_late(&newest, false),
+            "reports need none"
+        );
         let unsigned = at("2026-11-26T12:00:00Z", fail, false);
         assert!(!at("2026-11-26T11:00:00Z", pass, true).is_late(&unsigned, true));
     }

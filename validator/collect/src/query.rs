@@ -81,7 +81,11 @@ pub trait Rows {
     ///
     /// # Errors
     /// The store cannot be read.
-    fn reports(&mut self, verdict: Option<&str>, span: Span) -> Result<Vec<StoredReport>, StoreError>;
+    fn reports(
+        &mut self,
+        verdict: Option<&str>,
+        span: Span,
+    ) -> Result<Vec<StoredReport>, StoreError>;
     /// The reports of a node, the newest first.
     ///
     /// # Errors
@@ -110,7 +114,10 @@ pub type Counts = (Vec<(String, u32)>, u32);
 /// The rows of a page, and one more, which says whether more follow.
 fn span(number: u32) -> Span {
     let rows = i64::try_from(ROWS).unwrap_or(i64::MAX);
-    Span { skip: rows * i64::from(number.saturating_sub(1)), most: rows + 1 }
+    Span {
+        skip: rows * i64::from(number.saturating_sub(1)),
+        most: rows + 1,
+    }
 }
 
 fn page(mut rows: Vec<StoredReport>) -> Page {
@@ -128,11 +135,19 @@ pub fn nodes(db: &mut dyn Rows, filter: &RowFilter) -> Result<Page, StoreError> 
     // Skipped rows are skipped in the index, which has the verdicts one by one.
     let (counts, _) = db.counts()?;
     let verdicts = VERDICTS.iter().rev().map(ToString::to_string);
-    let verdicts = verdicts.filter(|verdict| filter.verdict.as_ref().is_none_or(|wanted| wanted == verdict));
+    let verdicts = verdicts.filter(|verdict| {
+        filter
+            .verdict
+            .as_ref()
+            .is_none_or(|wanted| wanted == verdict)
+    });
     let Span { mut skip, most } = span(filter.page);
     let mut rows = Vec::new();
     for verdict in verdicts {
-        let all = counts.iter().find(|(name, _)| *name == verdict).map_or(0, |(_, count)| i64::from(*count));
+        let all = counts
+            .iter()
+            .find(|(name, _)| *name == verdict)
+            .map_or(0, |(_, count)| i64::from(*count));
         let left = most - i64::try_from(rows.len()).unwrap_or(most);
         if skip < all && left > 0 {
             rows.extend(db.nodes(&verdict, Span { skip, most: left })?);
@@ -147,14 +162,20 @@ pub fn nodes(db: &mut dyn Rows, filter: &RowFilter) -> Result<Page, StoreError> 
 /// # Errors
 /// The store cannot be read.
 pub fn reports(db: &mut dyn Rows, filter: &RowFilter) -> Result<Page, StoreError> {
-    Ok(page(db.reports(filter.verdict.as_deref(), span(filter.page))?))
+    Ok(page(
+        db.reports(filter.verdict.as_deref(), span(filter.page))?,
+    ))
 }
 
 /// The reports of a node, newest first, and as many before the page's rows, to compare with.
 ///
 /// # Errors
 /// The store cannot be read.
-pub fn history(db: &mut dyn Rows, node: &str, number: u32) -> Result<(Page, Vec<StoredReport>), StoreError> {
+pub fn history(
+    db: &mut dyn Rows,
+    node: &str,
+    number: u32,
+) -> Result<(Page, Vec<StoredReport>), StoreError> {
     let rows = page(db.of_node(node, span(number))?);
     let behind = page(db.of_node(node, span(number.saturating_add(1)))?);
     Ok((rows, behind.rows))
@@ -165,7 +186,9 @@ pub fn history(db: &mut dyn Rows, node: &str, number: u32) -> Result<(Page, Vec<
 /// # Errors
 /// The store cannot be read, or the body cannot be decompressed.
 pub fn body(db: &mut dyn Rows, digest: &str) -> Result<Option<Vec<u8>>, StoreError> {
-    let Some(deflated) = db.deflated(digest)? else { return Ok(None) };
+    let Some(deflated) = db.deflated(digest)? else {
+        return Ok(None);
+    };
     let mut bytes = Vec::new();
     DeflateDecoder::new(deflated.as_slice()).read_to_end(&mut bytes)?;
     Ok(Some(bytes))

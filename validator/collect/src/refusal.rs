@@ -104,6 +104,13 @@ impl Refusal {
     /// A refusal with this line; what would break or turn the line is replaced.
     pub fn new(why: RefusalReason, line: impl Into<String>) -> Self {
         let line: String = line.into();
-        Self { why, line: line.chars().map(|c| if is_invisible(c) { '?' } else { c }).take(1000).collect() }
+        Self {
+            why,
+            line: line
+                .chars()
+                .map(|c| if is_invisible(c) { '?' } else { c })
+                .take(1000)
+                .collect(),
+        }
     }
 }

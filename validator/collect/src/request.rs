@@ -8,8 +8,8 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::header::{
-    ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderValue, REFERRER_POLICY, RETRY_AFTER,
-    WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS,
+    ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderValue,
+    REFERRER_POLICY, RETRY_AFTER, WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS,
 };
 use hyper::{HeaderMap, Response, StatusCode};
 use outcome::text::shown_text;
@@ -24,8 +24,7 @@ pub(crate) const PAGE: &str = "text/html; charset=utf-8";
 pub(crate) const LINE: &str = "text/plain; charset=utf-8";
 pub(crate) const EXPOSITION: &str = "text/plain; version=0.0.4; charset=utf-8";
 /// The page may load and run nothing; only its own style is allowed.
-const POLICY: &str =
-    "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 /// A response.
 pub(crate) type Answer = Response<Full<Bytes>>;
@@ -47,38 +46,55 @@ pub(crate) enum Route<'a> {
 /// # Errors
 /// If there is none, or the path contains forbidden characters.
 pub(crate) fn route(path: &str) -> Result<Route<'_>, Refusal> {
-    let hexadecimal = |text: &str, digits| text.len() == digits && text.bytes().all(|b| b.is_ascii_hexdigit());
+    let hexadecimal =
+        |text: &str, digits| text.len() == digits && text.bytes().all(|b| b.is_ascii_hexdigit());
     match path {
         "/" => return Ok(Route::Nodes),
         "/reports" => return Ok(Route::Reports),
         "/metrics" => return Ok(Route::Metrics),
         "/healthz" => return Ok(Route::Health),
-        "/favicon.ico" | "/apple-touch-icon.png" | "/apple-touch-icon-precomposed.png" => return Ok(Route::Icon),
+        "/favicon.ico" | "/apple-touch-icon.png" | "/apple-touch-icon-precomposed.png" => {
+            return Ok(Route::Icon);
+        }
         _ => {}
     }
-    if let Some(node) = path.strip_prefix("/node/").filter(|node| hexadecimal(node, 16)) {
+    if let Some(node) = path
+        .strip_prefix("/node/")
+        .filter(|node| hexadecimal(node, 16))
+    {
         return Ok(Route::Node(node));
     }
-    if let Some(digest) = path.strip_prefix("/report/").filter(|digest| hexadecimal(digest, 64)) {
+    if let Some(digest) = path
+        .strip_prefix("/report/")
+        .filter(|digest| hexadecimal(digest, 64))
+    {
         return Ok(Route::Report(digest));
     }
     // A link that was typed or cut: which of them the browser cannot know.
-    if let Some(node) =
-        path.strip_prefix("/node/").filter(|node| node.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-'))
+    if let Some(node) = path
+        .strip_prefix("/node/")
+        .filter(|node| node.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-'))
     {
         let line = format!("no such node: {node:?}; the page / lists all nodes with their links");
         return Err(Refusal::new(RefusalReason::Unknown, line));
     }
-    if let Some(digest) =
-        path.strip_prefix("/report/").filter(|digest| digest.bytes().all(|b| b.is_ascii_alphanumeric()))
+    if let Some(digest) = path
+        .strip_prefix("/report/")
+        .filter(|digest| digest.bytes().all(|b| b.is_ascii_alphanumeric()))
     {
-        let line = format!("no such report: {digest:?}; the page /reports lists all reports with their links");
+        let line = format!(
+            "no such report: {digest:?}; the page /reports lists all reports with their links"
+        );
         return Err(Refusal::new(RefusalReason::Unknown, line));
     }
     let allowed = "allowed: /, /reports, /node/ID, /report/DIGEST, /metrics, /healthz";
     let strange = path.contains("..") || path.contains("//") || path.contains(['%', '\\']);
     Err(Refusal::new(
-        if strange { RefusalReason::Path } else { RefusalReason::Unknown },
+        if strange {
+            RefusalReason::Path
+        } else {
+            RefusalReason::Unknown
+        },
         format!("path {path:?}: {allowed}"),
     ))
 }
@@ -97,7 +113,13 @@ impl PageQuery {
     /// # Errors
     /// One line that names the part and the allowed values.
     pub(crate) fn of(query: &str) -> Result<Self, Refusal> {
-        let mut asked = Self { filter: RowFilter { verdict: None, page: 1 }, to: None };
+        let mut asked = Self {
+            filter: RowFilter {
+                verdict: None,
+                page: 1,
+            },
+            to: None,
+        };
         for part in query.split('&').filter(|part| !part.is_empty()) {
             let (name, value) = part.split_once('=').unwrap_or((part, ""));
             let known = match name {
@@ -117,7 +139,10 @@ impl PageQuery {
             };
             let allowed = "allowed: verdict=PASS, DEGRADED, FAIL or ERROR, page=NUMBER, to=FORM";
             if !known {
-                return Err(Refusal::new(RefusalReason::Query, format!("query {part:?}: {allowed}")));
+                return Err(Refusal::new(
+                    RefusalReason::Query,
+                    format!("query {part:?}: {allowed}"),
+                ));
             }
         }
         Ok(asked)
@@ -133,13 +158,16 @@ pub(crate) fn header<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> 
 pub(crate) fn token_matches(token: Option<&str>, allowed: &[&Option<[u8; 32]>]) -> bool {
     let Some(token) = token else { return false };
     let hash: [u8; 32] = Sha256::digest(token).into();
-    let same = |right: &&Option<[u8; 32]>| right.is_some_and(|right| bool::from(right.ct_eq(&hash)));
+    let same =
+        |right: &&Option<[u8; 32]>| right.is_some_and(|right| bool::from(right.ct_eq(&hash)));
     allowed.iter().filter(|right| same(right)).count() > 0
 }
 
 /// The password that a browser sends; any user name is accepted.
 pub(crate) fn password(authorization: &str) -> Option<String> {
-    let pair = STANDARD.decode(authorization.strip_prefix("Basic ")?.trim()).ok()?;
+    let pair = STANDARD
+        .decode(authorization.strip_prefix("Basic ")?.trim())
+        .ok()?;
     Some(String::from_utf8(pair).ok()?.split_once(':')?.1.to_owned())
 }
 
@@ -163,8 +191,16 @@ pub(crate) fn response(status: StatusCode, kind: &'static str, body: impl Into<B
 /// The response to a refused request: one line. The connection of a refused sender is closed, since the rest of its
 /// body may still be arriving.
 pub(crate) fn refusal_response(refusal: &Refusal, sending: bool) -> Answer {
-    let mut answer = response(refusal.why.status_and_word().0, LINE, format!("{}\n", refusal.line));
-    let mut add = |name, value| answer.headers_mut().insert(name, HeaderValue::from_static(value));
+    let mut answer = response(
+        refusal.why.status_and_word().0,
+        LINE,
+        format!("{}\n", refusal.line),
+    );
+    let mut add = |name, value| {
+        answer
+            .headers_mut()
+            .insert(name, HeaderValue::from_static(value))
+    };
     match refusal.why {
         RefusalReason::Token => add(WWW_AUTHENTICATE, "Basic realm=\"firstlight\", Bearer"),
         RefusalReason::Method => add(ALLOW, "GET, HEAD, POST"),
@@ -182,8 +218,10 @@ pub(crate) fn accepts_gzip(headers: &HeaderMap) -> bool {
     let accepted = header(headers, "accept-encoding").unwrap_or("");
     accepted.split(',').any(|coding| {
         let (name, quality) = coding.split_once(';').unwrap_or((coding, ""));
-        let refused =
-            quality.trim().strip_prefix("q=").is_some_and(|q| q.trim().parse::<f64>().is_ok_and(|q| q <= 0.0));
+        let refused = quality
+            .trim()
+            .strip_prefix("q=")
+            .is_some_and(|q| q.trim().parse::<f64>().is_ok_and(|q| q <= 0.0));
         name.trim().eq_ignore_ascii_case("gzip") && !refused
     })
 }
@@ -194,7 +232,8 @@ pub(crate) fn accepts_gzip(headers: &HeaderMap) -> bool {
 /// If the form is unknown, or the report exists only as JSON.
 pub(crate) fn render_report(bytes: &[u8], form: &str) -> Result<(&'static str, String), Refusal> {
     let query = |line: &str| Refusal::new(RefusalReason::Query, line);
-    let report = || from_json(bytes).map_err(|e| query(&format!("this one can be shown as JSON only: {e}")));
+    let report =
+        || from_json(bytes).map_err(|e| query(&format!("this one can be shown as JSON only: {e}")));
     let made = |e: io::Error| Refusal::new(RefusalReason::Store, e.to_string());
     Ok(match form {
         "html" => (PAGE, html::page(&report()?).map_err(made)?),

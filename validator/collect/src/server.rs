@@ -45,7 +45,10 @@ pub(crate) struct Limits {
 /// # Errors
 /// The system's error.
 pub(crate) fn stop_signal() -> io::Result<watch::Receiver<bool>> {
-    let (mut term, mut int) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    let (mut term, mut int) = (
+        signal(SignalKind::terminate())?,
+        signal(SignalKind::interrupt())?,
+    );
     let (sender, receiver) = watch::channel(false);
     tokio::spawn(async move {
         tokio::select! { _ = term.recv() => {} _ = int.recv() => {} }
@@ -82,7 +85,9 @@ pub(crate) async fn serve(
         // Without it, only the connection's whole time is limited.
         let _ = set_tcp_user_timeout(&stream, UNREAD_MS);
         let (receiver, stop) = (Arc::clone(&receiver), stop.clone());
-        tokio::spawn(async move { connection(stream, from, &receiver, (limits, Arc::new(place)), stop).await });
+        tokio::spawn(async move {
+            connection(stream, from, &receiver, (limits, Arc::new(place)), stop).await;
+        });
     }
     drop(listener);
     let _over = timeout(ENDING, connections.all_ended()).await;
@@ -99,10 +104,17 @@ async fn connection(
     let service = service_fn(|request| {
         begun.store(true, Ordering::Relaxed);
         let (receiver, place) = (Arc::clone(receiver), Arc::clone(&place));
-        async move { Ok::<_, Infallible>(receiver.answer(request, from.ip(), limits.request, &place).await) }
+        async move {
+            Ok::<_, Infallible>(
+                receiver
+                    .answer(request, from.ip(), limits.request, &place)
+                    .await,
+            )
+        }
     });
     let mut http = http1::Builder::new();
-    http.timer(TokioTimer::new()).header_read_timeout(limits.request.min(HEAD_TIME));
+    http.timer(TokioTimer::new())
+        .header_read_timeout(limits.request.min(HEAD_TIME));
     http.max_buf_size(HEAD.0).max_headers(HEAD.1);
     let mut serving = pin!(http.serve_connection(TokioIo::new(stream), service));
     let ended = tokio::select! {
@@ -122,9 +134,20 @@ async fn connection(
     // A connection that waits for its next request may end at any time.
     let waiting = begun.load(Ordering::Relaxed);
     if error.is_timeout() && !waiting {
-        receiver
-            .refused(&Refusal::new(RefusalReason::Slow, "the head of the request did not arrive in time"), from.ip());
+        receiver.refused(
+            &Refusal::new(
+                RefusalReason::Slow,
+                "the head of the request did not arrive in time",
+            ),
+            from.ip(),
+        );
     } else if error.is_parse() {
-        receiver.refused(&Refusal::new(RefusalReason::Malformed, format!("no request of HTTP: {error}")), from.ip());
+        receiver.refused(
+            &Refusal::new(
+                RefusalReason::Malformed,
+                format!("no request of HTTP: {error}"),
+            ),
+            from.ip(),
+        );
     }
 }

@@ -28,28 +28,48 @@ pub enum ElfError {
 ///
 /// # Errors
 /// [`ElfError`]
-pub fn section(read: &dyn Fn(u64, usize) -> Option<Vec<u8>>, name: &[u8]) -> Result<Vec<u8>, ElfError> {
+pub fn section(
+    read: &dyn Fn(u64, usize) -> Option<Vec<u8>>,
+    name: &[u8],
+) -> Result<Vec<u8>, ElfError> {
     let header = read(0, 64).ok_or(ElfError::NotElf)?;
     if header.get(..6) != Some(b"\x7fELF\x02\x01") {
         return Err(ElfError::NotElf);
     }
     let bounded = |at: u64, size: u64| {
-        let size = usize::try_from(size).ok().filter(|_| size <= LARGEST).ok_or(ElfError::Damaged)?;
+        let size = usize::try_from(size)
+            .ok()
+            .filter(|_| size <= LARGEST)
+            .ok_or(ElfError::Damaged)?;
         at.checked_add(LARGEST).ok_or(ElfError::Damaged)?;
-        read(at, size).filter(|bytes| bytes.len() == size).ok_or(ElfError::Damaged)
+        read(at, size)
+            .filter(|bytes| bytes.len() == size)
+            .ok_or(ElfError::Damaged)
     };
     let table_at = number(&header, 0x28, 8).ok_or(ElfError::Damaged)?;
-    let (entry, count, names_in) = (u16_at(&header, 0x3a)?, u16_at(&header, 0x3c)?, u16_at(&header, 0x3e)?);
+    let (entry, count, names_in) = (
+        u16_at(&header, 0x3a)?,
+        u16_at(&header, 0x3c)?,
+        u16_at(&header, 0x3e)?,
+    );
     if entry != ENTRY {
         return Err(ElfError::Damaged);
     }
     let table = bounded(table_at, (count * ENTRY) as u64)?;
     let place = |section: &[u8]| Some((number(section, 0x18, 8)?, number(section, 0x20, 8)?));
-    let (at, size) = table.chunks_exact(ENTRY).nth(names_in).and_then(place).ok_or(ElfError::Damaged)?;
+    let (at, size) = table
+        .chunks_exact(ENTRY)
+        .nth(names_in)
+        .and_then(place)
+        .ok_or(ElfError::Damaged)?;
     let names = bounded(at, size)?;
     for section in table.chunks_exact(ENTRY) {
-        let from = number(section, 0, 4).and_then(|at| usize::try_from(at).ok()).ok_or(ElfError::Damaged)?;
-        let is_it = names.get(from..).is_some_and(|rest| rest.split(|b| *b == 0).next() == Some(name));
+        let from = number(section, 0, 4)
+            .and_then(|at| usize::try_from(at).ok())
+            .ok_or(ElfError::Damaged)?;
+        let is_it = names
+            .get(from..)
+            .is_some_and(|rest| rest.split(|b| *b == 0).next() == Some(name));
         if is_it {
             let (at, size) = place(section).ok_or(ElfError::Damaged)?;
             return bounded(at, size);
@@ -71,13 +91,20 @@ pub fn section_of(file: &[u8], name: &[u8]) -> Result<Vec<u8>, ElfError> {
 }
 
 fn u16_at(bytes: &[u8], at: usize) -> Result<usize, ElfError> {
-    number(bytes, at, 2).and_then(|n| usize::try_from(n).ok()).ok_or(ElfError::Damaged)
+    number(bytes, at, 2)
+        .and_then(|n| usize::try_from(n).ok())
+        .ok_or(ElfError::Damaged)
 }
 
 /// A little-endian number of `size` bytes.
 fn number(bytes: &[u8], at: usize, size: usize) -> Option<u64> {
     let bytes = bytes.get(at..at.checked_add(size)?)?;
-    Some(bytes.iter().rev().fold(0, |number, byte| (number << 8) | u64::from(*byte)))
+    Some(
+        bytes
+            .iter()
+            .rev()
+            .fold(0, |number, byte| (number << 8) | u64::from(*byte)),
+    )
 }
 
 /// The smallest ELF file with one section of that name.
@@ -119,7 +146,10 @@ mod tests {
     #[test]
     fn a_section_is_found_by_its_name() {
         let file = sample(".modinfo", b"license=Dual MIT/GPL\0");
-        assert_eq!(section_of(&file, b".modinfo").unwrap(), b"license=Dual MIT/GPL\0");
+        assert_eq!(
+            section_of(&file, b".modinfo").unwrap(),
+            b"license=Dual MIT/GPL\0"
+        );
         assert_eq!(section_of(&file, b".mod"), Err(ElfError::Absent));
     }
 
@@ -137,8 +167,15 @@ mod tests {
         for at in [0x28, 0x29, 0x2f, 0x3a, 0x3d, 0x3e] {
             let mut file = whole.clone();
             file[at] = 0xff;
-            assert_eq!(section_of(&file, b".modinfo"), Err(ElfError::Damaged), "{at}");
+            assert_eq!(
+                section_of(&file, b".modinfo"),
+                Err(ElfError::Damaged),
+                "{at}"
+            );
         }
-        assert_eq!(section_of(b"\x7fELF\x01\x01", b".modinfo"), Err(ElfError::NotElf));
+        assert_eq!(
+            section_of(b"\x7fELF\x01\x01", b".modinfo"),
+            Err(ElfError::NotElf)
+        );
     }
 }

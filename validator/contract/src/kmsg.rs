@@ -24,7 +24,10 @@ pub struct Line {
 /// Malformed lines are skipped.
 #[must_use]
 pub fn parse(bytes: &[u8]) -> Vec<Line> {
-    String::from_utf8_lossy(bytes).lines().filter_map(record).collect()
+    String::from_utf8_lossy(bytes)
+        .lines()
+        .filter_map(record)
+        .collect()
 }
 
 fn record(line: &str) -> Option<Line> {
@@ -36,7 +39,11 @@ fn record(line: &str) -> Option<Line> {
     let _priority: u32 = fields.next()?.parse().ok()?;
     let seq = fields.next()?.parse().ok()?;
     let at = Duration::from_micros(fields.next()?.parse().ok()?);
-    Some(Line { seq, at, text: text.to_owned() })
+    Some(Line {
+        seq,
+        at,
+        text: text.to_owned(),
+    })
 }
 
 #[cfg(test)]
@@ -51,14 +58,26 @@ mod tests {
     #[test]
     fn records_are_lines_and_dictionaries_are_not() {
         let lines = parse(LOG.as_bytes());
-        assert_eq!(lines.iter().map(|l| l.seq).collect::<Vec<_>>(), [339, 340, 341]);
+        assert_eq!(
+            lines.iter().map(|l| l.seq).collect::<Vec<_>>(),
+            [339, 340, 341]
+        );
         assert_eq!(lines[1].text, "udevd[80]: starting version 181");
         assert_eq!(lines[0].at, Duration::from_micros(5_140_900));
     }
 
     #[test]
     fn invalid_records_are_skipped() {
-        for junk in ["", "\n\n", "no semicolon", "a,b,c;text", "6,1;cut", ";", "\u{fffd};", " 6,1,1,-;x"] {
+        for junk in [
+            "",
+            "\n\n",
+            "no semicolon",
+            "a,b,c;text",
+            "6,1;cut",
+            ";",
+            "\u{fffd};",
+            " 6,1,1,-;x",
+        ] {
             assert_eq!(parse(junk.as_bytes()), [], "{junk}");
         }
         assert_eq!(parse(b"6,1,1,-;\xff\xfe").len(), 1);

@@ -33,7 +33,14 @@ pub struct LastLine<'a> {
 
 impl fmt::Display for LastLine<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { verdict, warned, codes, scope, seconds, .. } = self;
+        let Self {
+            verdict,
+            warned,
+            codes,
+            scope,
+            seconds,
+            ..
+        } = self;
         write!(
             f,
             "{BEGINNING}verdict={verdict} failed={} warned={} codes={} scope={} host={} seconds={seconds:.1}",
@@ -54,8 +61,20 @@ impl LastLine<'_> {
     /// number of others; words that do not fit are left out. The verdict and what failed come first.
     #[must_use]
     pub fn short(&self) -> String {
-        let Self { verdict, failed, warned, codes, scope, seconds, .. } = self;
-        let failed = if failed.is_empty() { self.failed() } else { first(failed) };
+        let Self {
+            verdict,
+            failed,
+            warned,
+            codes,
+            scope,
+            seconds,
+            ..
+        } = self;
+        let failed = if failed.is_empty() {
+            self.failed()
+        } else {
+            first(failed)
+        };
         let all = [
             (true, format!(" failed={failed}")),
             (!warned.is_empty(), format!(" warned={}", first(warned))),
@@ -80,11 +99,19 @@ impl LastLine<'_> {
             Verdict::Degraded => self.warned.is_empty() && self.codes.is_empty(),
             Verdict::Fail | Verdict::Error => true,
         };
-        if self.failed.is_empty() && unexplained { "unknown".to_owned() } else { list(&self.failed) }
+        if self.failed.is_empty() && unexplained {
+            "unknown".to_owned()
+        } else {
+            list(&self.failed)
+        }
     }
 
     fn host(&self) -> String {
-        word(if self.host.is_empty() { "unknown" } else { self.host })
+        word(if self.host.is_empty() {
+            "unknown"
+        } else {
+            self.host
+        })
     }
 }
 
@@ -107,14 +134,27 @@ fn list(words: &[&str]) -> String {
         return "none".to_owned();
     }
     let more = words.len().saturating_sub(LISTED);
-    let listed = words.iter().take(LISTED).map(|w| word(w)).collect::<Vec<_>>().join(",");
-    if more == 0 { listed } else { format!("{listed}+{more}") }
+    let listed = words
+        .iter()
+        .take(LISTED)
+        .map(|w| word(w))
+        .collect::<Vec<_>>()
+        .join(",");
+    if more == 0 {
+        listed
+    } else {
+        format!("{listed}+{more}")
+    }
 }
 
 /// Replaces characters that would end the value or the line, or forge another value, with `?`.
 fn word(text: &str) -> String {
     let keeps = |c: char| !is_invisible(c) && !c.is_whitespace() && c != '=';
-    let mut word: String = text.chars().take(WORD).map(|c| if keeps(c) { c } else { '?' }).collect();
+    let mut word: String = text
+        .chars()
+        .take(WORD)
+        .map(|c| if keeps(c) { c } else { '?' })
+        .collect();
     if text.chars().nth(WORD).is_some() {
         word.push_str("..");
     }
@@ -127,8 +167,15 @@ mod tests {
 
     fn line<'a>(failed: &[&'a str], codes: &[&'a str], host: &'a str) -> String {
         let (failed, codes) = (failed.to_vec(), codes.to_vec());
-        let line =
-            LastLine { verdict: Verdict::Error, failed, warned: vec![], codes, scope: "machine", host, seconds: 0.5 };
+        let line = LastLine {
+            verdict: Verdict::Error,
+            failed,
+            warned: vec![],
+            codes,
+            scope: "machine",
+            host,
+            seconds: 0.5,
+        };
         line.to_string()
     }
 
@@ -148,11 +195,20 @@ mod tests {
         let start = "FIRSTLIGHT verdict=FAIL failed=p2p-integrity+2 codes=P2P-WRONG-DATA+1";
         assert_eq!(line.short(), format!("{start}"));
         line.codes = vec!["P2P-HANG"];
-        assert_eq!(line.short(), "FIRSTLIGHT verdict=FAIL failed=p2p-integrity+2 codes=P2P-HANG host=node7");
+        assert_eq!(
+            line.short(),
+            "FIRSTLIGHT verdict=FAIL failed=p2p-integrity+2 codes=P2P-HANG host=node7"
+        );
         line.host = long;
-        assert_eq!(line.short(), "FIRSTLIGHT verdict=FAIL failed=p2p-integrity+2 codes=P2P-HANG seconds=19.5");
+        assert_eq!(
+            line.short(),
+            "FIRSTLIGHT verdict=FAIL failed=p2p-integrity+2 codes=P2P-HANG seconds=19.5"
+        );
         line.failed = vec![long, long];
-        assert!(line.short().chars().count() < 80 && line.short().starts_with("FIRSTLIGHT verdict=FAIL"));
+        assert!(
+            line.short().chars().count() < 80
+                && line.short().starts_with("FIRSTLIGHT verdict=FAIL")
+        );
     }
 
     #[test]
@@ -166,29 +222,59 @@ mod tests {
         ] {
             let none = || Vec::new();
             let codes = codes.to_vec();
-            let line =
-                LastLine { verdict, failed: none(), warned: none(), codes, scope: "machine", host: "", seconds: 1.0 };
-            assert!(line.to_string().contains(failed) && line.short().contains(failed), "{line}");
+            let line = LastLine {
+                verdict,
+                failed: none(),
+                warned: none(),
+                codes,
+                scope: "machine",
+                host: "",
+                seconds: 1.0,
+            };
+            assert!(
+                line.to_string().contains(failed) && line.short().contains(failed),
+                "{line}"
+            );
         }
     }
 
     #[test]
     fn it_has_every_value_and_is_one_line() {
         let start = "FIRSTLIGHT verdict=ERROR failed=config,a warned=none codes=none scope=machine";
-        assert_eq!(line(&["config", "a"], &[], "node7"), format!("{start} host=node7 seconds=0.5"));
-        assert_eq!(line(&["config", "a"], &[], ""), format!("{start} host=unknown seconds=0.5"));
+        assert_eq!(
+            line(&["config", "a"], &[], "node7"),
+            format!("{start} host=node7 seconds=0.5")
+        );
+        assert_eq!(
+            line(&["config", "a"], &[], ""),
+            format!("{start} host=unknown seconds=0.5")
+        );
         let hostile = line(&[], &["X\rY", "\u{85}\u{2028}"], "a b\nc=d");
-        assert!(hostile.ends_with("codes=X?Y,?? scope=machine host=a?b?c?d seconds=0.5"), "{hostile}");
+        assert!(
+            hostile.ends_with("codes=X?Y,?? scope=machine host=a?b?c?d seconds=0.5"),
+            "{hostile}"
+        );
         let turned = line(&[], &["X\u{202e}Y"], "a\u{200b}b");
-        assert!(turned.ends_with("codes=X?Y scope=machine host=a?b seconds=0.5"), "{turned}");
+        assert!(
+            turned.ends_with("codes=X?Y scope=machine host=a?b seconds=0.5"),
+            "{turned}"
+        );
     }
 
     #[test]
     fn a_long_list_and_a_long_word_are_cut() {
         let (words, long) = (vec!["a"; 1_000_000], "x".repeat(1_000_000));
         let cut = line(&words, &[&long], "n");
-        let start = format!("FIRSTLIGHT verdict=ERROR failed={}+999980 warned=none codes=", vec!["a"; 20].join(","));
-        assert!(cut.starts_with(&start) && cut.contains(&format!("codes={}.. scope", "x".repeat(128))), "{cut:.300}");
-        assert!(line(&words[..20], &[], "n").contains(&format!("failed={} ", vec!["a"; 20].join(","))));
+        let start = format!(
+            "FIRSTLIGHT verdict=ERROR failed={}+999980 warned=none codes=",
+            vec!["a"; 20].join(",")
+        );
+        assert!(
+            cut.starts_with(&start) && cut.contains(&format!("codes={}.. scope", "x".repeat(128))),
+            "{cut:.300}"
+        );
+        assert!(
+            line(&words[..20], &[], "n").contains(&format!("failed={} ", vec!["a"; 20].join(",")))
+        );
     }
 }

@@ -33,7 +33,9 @@ pub mod schema {
 /// and knows the names of the others, so that both refuse an unknown section.
 pub mod section {
     /// The sections that init owns.
-    pub const INIT: &[&str] = &["config", "driver", "network", "policy", "workload", "report", "console", "watchdog"];
+    pub const INIT: &[&str] = &[
+        "config", "driver", "network", "policy", "workload", "report", "console", "watchdog",
+    ];
 
     /// The sections that the validator owns; init passes them on.
     pub const VALIDATOR: [&str; 4] = ["fabric", "validate", "expect", "nodes"];

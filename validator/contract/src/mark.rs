@@ -87,7 +87,12 @@ impl FromStr for Step {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let known = Self::ALL.into_iter().find(|step| step.to_string() == text);
-        known.ok_or_else(|| format!("not one of {}", Self::ALL.map(|step| step.to_string()).join(", ")))
+        known.ok_or_else(|| {
+            format!(
+                "not one of {}",
+                Self::ALL.map(|step| step.to_string()).join(", ")
+            )
+        })
     }
 }
 
@@ -110,10 +115,18 @@ impl Mark {
     /// The text of the mark, [`SIZE`] bytes.
     #[must_use]
     pub fn text(&self) -> String {
-        let value = |text: &Option<String>| text.as_deref().map_or_else(|| NONE.to_owned(), sanitize);
+        let value =
+            |text: &Option<String>| text.as_deref().map_or_else(|| NONE.to_owned(), sanitize);
         let (image, boot, finding) = (value(&self.image), value(&self.boot), value(&self.finding));
-        let count = if self.count == 0 { String::new() } else { format!(" count={}", self.count) };
-        let line = format!("{BEGINNING} step={} image={image} boot={boot} finding={finding}{count}", self.step);
+        let count = if self.count == 0 {
+            String::new()
+        } else {
+            format!(" count={}", self.count)
+        };
+        let line = format!(
+            "{BEGINNING} step={} image={image} boot={boot} finding={finding}{count}",
+            self.step
+        );
         format!("{line:<width$}\n", width = SIZE - 1)
     }
 
@@ -138,21 +151,30 @@ impl FromStr for Mark {
         match words.next() {
             Some(BEGINNING) => {}
             first => {
-                return Err(format!("begins with {:?}, expected {BEGINNING}", first.unwrap_or_default()));
+                return Err(format!(
+                    "begins with {:?}, expected {BEGINNING}",
+                    first.unwrap_or_default()
+                ));
             }
         }
         let mut value = |name: &str| {
-            let word = words.next().and_then(|word| word.strip_prefix(name)?.strip_prefix('='));
+            let word = words
+                .next()
+                .and_then(|word| word.strip_prefix(name)?.strip_prefix('='));
             let known = word.filter(|word| *word == sanitize(word));
             known.ok_or_else(|| format!("{name}: not a word of at most {LONGEST} letters"))
         };
-        let step = value("step")?.parse().map_err(|why| format!("step: {why}"))?;
+        let step = value("step")?
+            .parse()
+            .map_err(|why| format!("step: {why}"))?;
         let mut text = |name| value(name).map(|word| (word != NONE).then(|| word.to_owned()));
         let (image, boot, finding) = (text("image")?, text("boot")?, text("finding")?);
         let count = match words.next() {
             None => 0,
             Some(word) if step == Step::Reboot => {
-                let count = word.strip_prefix("count=").and_then(|count| count.parse().ok());
+                let count = word
+                    .strip_prefix("count=")
+                    .and_then(|count| count.parse().ok());
                 count.ok_or_else(|| "count: not a number".to_owned())?
             }
             Some(_) => return Err("has more words than a mark".to_owned()),
@@ -160,7 +182,13 @@ impl FromStr for Mark {
         if words.next().is_some() {
             return Err("has more words than a mark".to_owned());
         }
-        Ok(Self { step, image, boot, finding, count })
+        Ok(Self {
+            step,
+            image,
+            boot,
+            finding,
+            count,
+        })
     }
 }
 
@@ -169,7 +197,11 @@ impl FromStr for Mark {
 pub fn sanitize(text: &str) -> String {
     let keeps = |c: &char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     let kept: String = text.chars().filter(keeps).take(LONGEST).collect();
-    if kept.is_empty() { NONE.to_owned() } else { kept }
+    if kept.is_empty() {
+        NONE.to_owned()
+    } else {
+        kept
+    }
 }
 
 #[cfg(test)]
@@ -178,7 +210,13 @@ mod tests {
 
     fn mark(step: Step, image: Option<&str>) -> Mark {
         let boot = Some("c0ffee00-0000-4000-8000-000000000000".to_owned());
-        Mark { step, image: image.map(str::to_owned), boot, finding: None, count: 0 }
+        Mark {
+            step,
+            image: image.map(str::to_owned),
+            boot,
+            finding: None,
+            count: 0,
+        }
     }
 
     #[test]
@@ -186,14 +224,24 @@ mod tests {
         let long = "x".repeat(LONGEST);
         for step in Step::ALL {
             for image in [None, Some("5f1d989d03a878d8"), Some(long.as_str())] {
-                let mark = Mark { finding: Some(long.clone()), boot: Some(long.clone()), ..mark(step, image) };
+                let mark = Mark {
+                    finding: Some(long.clone()),
+                    boot: Some(long.clone()),
+                    ..mark(step, image)
+                };
                 assert_eq!(mark.text().len(), SIZE);
                 assert_eq!(Mark::read(mark.text().as_bytes()), Ok(mark));
             }
         }
-        let counted = Mark { count: u64::MAX, ..mark(Step::Reboot, Some(&long)) };
+        let counted = Mark {
+            count: u64::MAX,
+            ..mark(Step::Reboot, Some(&long))
+        };
         assert_eq!(Mark::read(counted.text().as_bytes()), Ok(counted));
-        assert_eq!(mark(Step::Fabric, Some("a b=c\n")).text().parse(), Ok(mark(Step::Fabric, Some("abc"))));
+        assert_eq!(
+            mark(Step::Fabric, Some("a b=c\n")).text().parse(),
+            Ok(mark(Step::Fabric, Some("abc")))
+        );
     }
 
     #[test]
@@ -208,9 +256,20 @@ mod tests {
             (good.replace("image=abc", "image=a/c"), "image: not a word"),
             (good.replace("boot=", "boat="), "boot: not a word"),
             (good.replace("none  ", "none x"), "has more words"),
-            (good.replace("none         ", "none count=3 "), "has more words"),
-            (good.replace("validate", "reboot  ").replace("none           ", "none count=-1  "), "count: not a number"),
-            (good.replace("validate", "reboot  ").replace("none           ", "none count=1 x "), "has more words"),
+            (
+                good.replace("none         ", "none count=3 "),
+                "has more words",
+            ),
+            (
+                good.replace("validate", "reboot  ")
+                    .replace("none           ", "none count=-1  "),
+                "count: not a number",
+            ),
+            (
+                good.replace("validate", "reboot  ")
+                    .replace("none           ", "none count=1 x "),
+                "has more words",
+            ),
         ] {
             let error = Mark::read(bad.as_bytes()).unwrap_err();
             assert!(error.starts_with(why), "{bad:?}: {error}");

@@ -64,7 +64,8 @@ impl Verdict {
     #[must_use]
     pub fn of_status(status: i32) -> Option<Self> {
         let all = [Self::Pass, Self::Degraded, Self::Fail, Self::Error];
-        all.into_iter().find(|verdict| i32::from(verdict.exit_status()) == status)
+        all.into_iter()
+            .find(|verdict| i32::from(verdict.exit_status()) == status)
     }
 
     /// Whether the machine may be used.
@@ -113,8 +114,14 @@ mod tests {
             (Verdict::Error, "ERROR", 2),
             (Verdict::Degraded, "DEGRADED", 3),
         ] {
-            assert_eq!((verdict.to_string().as_str(), json!(verdict)), (word, json!(word)));
-            assert_eq!((verdict.exit_status(), Verdict::of_status(status.into())), (status, Some(verdict)));
+            assert_eq!(
+                (verdict.to_string().as_str(), json!(verdict)),
+                (word, json!(word))
+            );
+            assert_eq!(
+                (verdict.exit_status(), Verdict::of_status(status.into())),
+                (status, Some(verdict))
+            );
         }
         for status in [-1, 4, 64, 101, 256] {
             assert_eq!(Verdict::of_status(status), None, "{status}");
@@ -123,8 +130,14 @@ mod tests {
 
     #[test]
     fn outcomes_and_severities_are_lower_case_words() {
-        assert_eq!(json!([Outcome::NotApplicable, Outcome::Warn]), json!(["not-applicable", "warn"]));
-        assert_eq!(json!([Severity::Info, Severity::Error]), json!(["info", "error"]));
+        assert_eq!(
+            json!([Outcome::NotApplicable, Outcome::Warn]),
+            json!(["not-applicable", "warn"])
+        );
+        assert_eq!(
+            json!([Severity::Info, Severity::Error]),
+            json!(["info", "error"])
+        );
         assert!(Severity::Info < Severity::Warn && Severity::Fail < Severity::Error);
     }
 }

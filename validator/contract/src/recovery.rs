@@ -85,7 +85,10 @@ mod tests {
     fn each_action_has_one_word_in_text_and_json() {
         for action in Recovery::ALL {
             assert_eq!(json!(action), json!(action.word()));
-            assert_eq!(serde_json::from_value::<Recovery>(json!(action.word())).ok(), Some(action));
+            assert_eq!(
+                serde_json::from_value::<Recovery>(json!(action.word())).ok(),
+                Some(action)
+            );
         }
         let words: std::collections::BTreeSet<_> = Recovery::ALL.iter().map(|a| a.word()).collect();
         assert_eq!(words.len(), Recovery::ALL.len());
@@ -95,9 +98,17 @@ mod tests {
     fn numbers_of_the_driver_have_an_action_only_where_all_drivers_agree() {
         use Recovery::{DrainAndReset, DrainP2p, RebootNode, ResetGpu};
         let known: Vec<_> = (0..9).map(Recovery::of_driver).collect();
-        let first = [Some(Recovery::None), Some(ResetGpu), Some(RebootNode), Some(DrainP2p)];
+        let first = [
+            Some(Recovery::None),
+            Some(ResetGpu),
+            Some(RebootNode),
+            Some(DrainP2p),
+        ];
         assert_eq!(known[..4], first);
-        assert_eq!(known[4..], [Some(DrainAndReset), None, None, Some(RebootNode), None]);
+        assert_eq!(
+            known[4..],
+            [Some(DrainAndReset), None, None, Some(RebootNode), None]
+        );
         assert_eq!(Recovery::of_driver(u64::MAX), None);
     }
 }

@@ -22,8 +22,15 @@ pub enum Choice {
 /// The status of the first choice; [`crate::status`], which includes the verdicts, uses 0 to 3 and 64.
 const FIRST: u8 = 40;
 
-const ALL: [Choice; 7] =
-    [Choice::Quick, Choice::Standard, Choice::Full, Choice::Save, Choice::Reboot, Choice::PowerOff, Choice::Shell];
+const ALL: [Choice; 7] = [
+    Choice::Quick,
+    Choice::Standard,
+    Choice::Full,
+    Choice::Save,
+    Choice::Reboot,
+    Choice::PowerOff,
+    Choice::Shell,
+];
 
 impl Choice {
     /// Its exit status.
@@ -35,7 +42,8 @@ impl Choice {
     /// The choice for an exit status.
     #[must_use]
     pub fn of_status(status: i32) -> Option<Self> {
-        ALL.into_iter().find(|choice| i32::from(choice.status()) == status)
+        ALL.into_iter()
+            .find(|choice| i32::from(choice.status()) == status)
     }
 }
 

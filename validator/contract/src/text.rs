@@ -7,7 +7,14 @@ pub fn is_invisible(c: char) -> bool {
     c.is_control()
         || matches!(
             c,
-            '\u{ad}' | '\u{600}'..='\u{605}' | '\u{61c}' | '\u{6dd}' | '\u{70f}' | '\u{890}' | '\u{891}' | '\u{8e2}'
+            '\u{ad}' | '\u{600}'
+                ..='\u{605}'
+                    | '\u{61c}'
+                    | '\u{6dd}'
+                    | '\u{70f}'
+                    | '\u{890}'
+                    | '\u{891}'
+                    | '\u{8e2}'
         )
         || matches!(c, '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
         || matches!(c, '\u{fff9}'..='\u{fffb}' | '\u{110bd}' | '\u{110cd}' | '\u{13430}'..='\u{1343f}')
@@ -26,7 +33,9 @@ mod tests {
         {
             assert!(is_invisible(c), "{c:?}");
         }
-        for c in "a Z~ \u{a0}ö\u{5d0}\u{627}\u{4e2d}\u{2010}\u{202f}\u{2070}\u{1f600}\u{301}".chars() {
+        for c in
+            "a Z~ \u{a0}ö\u{5d0}\u{627}\u{4e2d}\u{2010}\u{202f}\u{2070}\u{1f600}\u{301}".chars()
+        {
             assert!(!is_invisible(c), "{c:?}");
         }
     }

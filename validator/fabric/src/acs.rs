@@ -25,7 +25,8 @@ pub enum AcsPolicy {
 
 impl AcsPolicy {
     /// Each word with its value.
-    pub const WORDS: &'static [(&'static str, Self)] = &[("path", Self::Path), ("all", Self::All), ("off", Self::Off)];
+    pub const WORDS: &'static [(&'static str, Self)] =
+        &[("path", Self::Path), ("all", Self::All), ("off", Self::Off)];
 }
 
 impl fmt::Display for AcsPolicy {
@@ -48,7 +49,9 @@ impl FromStr for AcsPolicy {
 
     fn from_str(s: &str) -> Result<Self, InvalidPolicy> {
         let found = Self::WORDS.iter().find(|(word, _)| *word == s);
-        found.map(|(_, policy)| *policy).ok_or_else(|| InvalidPolicy(s.to_owned()))
+        found
+            .map(|(_, policy)| *policy)
+            .ok_or_else(|| InvalidPolicy(s.to_owned()))
     }
 }
 
@@ -70,10 +73,14 @@ pub enum AcsState<'a> {
 pub fn state(device: &Device) -> AcsState<'_> {
     let config = &device.config;
     match &device.acs {
-        _ if config.gone || config.bytes < machine::pcie::config_space::CONVENTIONAL_BYTES => AcsState::Unknown,
+        _ if config.gone || config.bytes < machine::pcie::config_space::CONVENTIONAL_BYTES => {
+            AcsState::Unknown
+        }
         Some(acs) => AcsState::Known(acs),
         None if config.undetermined.contains(&Undetermined::Acs) => AcsState::Unknown,
-        None if is_port(device.kind) && config.bytes == machine::pcie::config_space::CONVENTIONAL_BYTES => {
+        None if is_port(device.kind)
+            && config.bytes == machine::pcie::config_space::CONVENTIONAL_BYTES =>
+        {
             AcsState::NoEcam
         }
         None => AcsState::Absent,
@@ -88,7 +95,10 @@ fn is_port(kind: Kind) -> bool {
 /// Every port on a path between peers, sorted.
 #[must_use]
 pub fn ports_on_paths<F>(fabric: &Fabric<F>) -> BTreeSet<Bdf> {
-    fabric.peer_paths().flat_map(|p| p.ports.iter().copied()).collect()
+    fabric
+        .peer_paths()
+        .flat_map(|p| p.ports.iter().copied())
+        .collect()
 }
 
 /// Findings on GPU paths: ports that redirect, and ports whose ACS state is unknown.
@@ -96,7 +106,10 @@ pub fn ports_on_paths<F>(fabric: &Fabric<F>) -> BTreeSet<Bdf> {
 pub fn judge(fabric: &Fabric) -> Vec<Finding> {
     let turns = Turns::of(fabric);
     let ports = fabric.devices.iter().filter(|d| turns.contains(d.bdf));
-    ports.filter_map(|port| judge_port(&turns, port)).chain(unread(fabric)).collect()
+    ports
+        .filter_map(|port| judge_port(&turns, port))
+        .chain(unread(fabric))
+        .collect()
 }
 
 /// Bridges above the ends of GPU paths that were not read: the bridges above them are unknown.
@@ -105,7 +118,10 @@ pub fn unread(fabric: &Fabric) -> Vec<Finding> {
     let tree = Tree::of(fabric);
     let ends = fabric.peer_paths().flat_map(|p| [p.a, p.b]);
     let ports: BTreeSet<Bdf> = ends.filter_map(|end| tree.unread(end)).collect();
-    ports.iter().map(|port| state_unknown(port, "it is not in /sys/bus/pci/devices")).collect()
+    ports
+        .iter()
+        .map(|port| state_unknown(port, "it is not in /sys/bus/pci/devices"))
+        .collect()
 }
 
 /// One port at which GPU paths turn.
@@ -140,8 +156,9 @@ pub fn translated(port: &Device, acs: &Acs) -> Finding {
 /// Linux shows in configuration space that it isolated the port; the registers that isolate it are elsewhere.
 fn isolated(port: &Device) -> Finding {
     let bdf = port.bdf;
-    let message =
-        format!("{bdf} is a port of an older Intel chipset that Linux isolates from the chipset's other ports");
+    let message = format!(
+        "{bdf} is a port of an older Intel chipset that Linux isolates from the chipset's other ports"
+    );
     Code::AcsQuirk
         .finding(Severity::Warn, bdf, message)
         .seen(format!("{bdf} register 0xd8: bit 26 (IRBNCE) is set"))
@@ -157,31 +174,46 @@ pub fn quirk(port: &Device, acs: &Acs, severity: Severity) -> Finding {
     Code::AcsQuirk
         .finding(severity, bdf, message)
         .values(ctrl, 0, None)
-        .seen(format!("{bdf} ACS capability at {:#05x}, control at +8 {ctrl:#06x}", acs.offset))
+        .seen(format!(
+            "{bdf} ACS capability at {:#05x}, control at +8 {ctrl:#06x}",
+            acs.offset
+        ))
 }
 
 fn redirects(port: &Device, acs: &Acs) -> Finding {
     let bits = acs.enabled.join(" ");
-    let message =
-        format!("{} redirects peer traffic: ACS control is {:#06x} ({bits}), expected 0x0000", port.bdf, acs.ctrl);
+    let message = format!(
+        "{} redirects peer traffic: ACS control is {:#06x} ({bits}), expected 0x0000",
+        port.bdf, acs.ctrl
+    );
     Code::AcsRedirect
         .finding(Severity::Fail, port.bdf, message)
         .values(acs.ctrl, 0, None)
-        .seen(format!("{} ACS capability at {:#05x}, control {:#06x}", port.bdf, acs.offset, acs.ctrl))
+        .seen(format!(
+            "{} ACS capability at {:#05x}, control {:#06x}",
+            port.bdf, acs.offset, acs.ctrl
+        ))
 }
 
 /// A port without extended configuration space: on a GPU path it cannot be shown that ACS is off.
 pub fn no_ecam(port: &Device, severity: Severity) -> Finding {
     let bytes = port.config.bytes;
-    let message =
-        format!("{} shows {bytes} bytes of configuration space, expected 4096: its ACS state is unknown", port.bdf);
-    Code::NoEcam.finding(severity, port.bdf, message).values(bytes, 4096, Some("bytes"))
+    let message = format!(
+        "{} shows {bytes} bytes of configuration space, expected 4096: its ACS state is unknown",
+        port.bdf
+    );
+    Code::NoEcam
+        .finding(severity, port.bdf, message)
+        .values(bytes, 4096, Some("bytes"))
 }
 
 fn unknown(port: &Device) -> Finding {
     let why = match &port.config {
         c if c.gone => "it does not answer (every register reads as all ones)".to_owned(),
-        c if c.faults.is_empty() => format!("only {} bytes of configuration space could be read", c.bytes),
+        c if c.faults.is_empty() => format!(
+            "only {} bytes of configuration space could be read",
+            c.bytes
+        ),
         c => c.faults.join("; "),
     };
     state_unknown(&port.bdf, &why)
@@ -204,9 +236,15 @@ mod tests {
             devices[0] = with_acs(devices[0].clone(), ctrl);
             !judge(&fabric(devices)).is_empty()
         };
-        for (bit, harmful) in
-            [(0x01, false), (0x02, false), (0x04, true), (0x08, true), (0x10, false), (0x20, true), (0x40, false)]
-        {
+        for (bit, harmful) in [
+            (0x01, false),
+            (0x02, false),
+            (0x04, true),
+            (0x08, true),
+            (0x10, false),
+            (0x20, true),
+            (0x40, false),
+        ] {
             assert_eq!(judged(bit), harmful, "{bit:#x}");
         }
     }
@@ -217,14 +255,25 @@ mod tests {
             let mut devices = two_gpus();
             (devices[0].acs, devices[1].acs) = (None, None);
             change(&mut devices[0]);
-            judge(&fabric(devices)).into_iter().map(|f| f.code).collect::<Vec<_>>()
+            judge(&fabric(devices))
+                .into_iter()
+                .map(|f| f.code)
+                .collect::<Vec<_>>()
         };
-        assert_eq!(judged(|port| port.config.faults.push("resizable BAR's index".into())), [] as [Code; 0]);
         assert_eq!(
-            judged(|port| port.config.undetermined = vec![Undetermined::Rebar, Undetermined::PortType]),
+            judged(|port| port.config.faults.push("resizable BAR's index".into())),
             [] as [Code; 0]
         );
-        assert_eq!(judged(|port| port.config.undetermined = vec![Undetermined::Acs]), [Code::AcsUnknown]);
+        assert_eq!(
+            judged(
+                |port| port.config.undetermined = vec![Undetermined::Rebar, Undetermined::PortType]
+            ),
+            [] as [Code; 0]
+        );
+        assert_eq!(
+            judged(|port| port.config.undetermined = vec![Undetermined::Acs]),
+            [Code::AcsUnknown]
+        );
     }
 
     #[test]
@@ -233,6 +282,9 @@ mod tests {
             assert_eq!(policy.to_string().parse(), Ok(policy));
         }
         let bad = "on".parse::<AcsPolicy>().unwrap_err();
-        assert_eq!(bad.to_string(), "'on' is not an ACS policy; allowed are path, all, off");
+        assert_eq!(
+            bad.to_string(),
+            "'on' is not an ACS policy; allowed are path, all, off"
+        );
     }
 }

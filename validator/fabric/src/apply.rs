@@ -36,7 +36,10 @@ pub fn fix(root: &Root, plan: &Plan, journal: &Path) -> Result<Applied, JournalE
         if earlier.is_none() {
             Journal::new(root.path()).save(journal)?;
         }
-        return Ok(Applied { entries: Vec::new(), findings });
+        return Ok(Applied {
+            entries: Vec::new(),
+            findings,
+        });
     }
     let mut kept = earlier.unwrap_or_else(|| Journal::new(root.path()));
     let earlier = kept.entries.len();
@@ -44,7 +47,11 @@ pub fn fix(root: &Root, plan: &Plan, journal: &Path) -> Result<Applied, JournalE
     kept.identify(root);
     kept.save(journal)?;
     let mut entries = kept.entries.split_off(earlier);
-    let first: Vec<_> = plan.actions.iter().map(|action| write(root, action)).collect();
+    let first: Vec<_> = plan
+        .actions
+        .iter()
+        .map(|action| write(root, action))
+        .collect();
     for (entry, first) in entries.iter_mut().zip(first) {
         let found = match first {
             Ok(first) => verify(root, entry, first),
@@ -59,13 +66,31 @@ pub fn fix(root: &Root, plan: &Plan, journal: &Path) -> Result<Applied, JournalE
 }
 
 fn journal_entry(action: &Action) -> Entry {
-    let Action { bdf, register, offset, before, after } = action.clone();
-    Entry { bdf, register, offset, width: WIDTH, before, after, readback: None, finding: None, when: now() }
+    let Action {
+        bdf,
+        register,
+        offset,
+        before,
+        after,
+    } = action.clone();
+    Entry {
+        bdf,
+        register,
+        offset,
+        width: WIDTH,
+        before,
+        after,
+        readback: None,
+        finding: None,
+        when: now(),
+    }
 }
 
 /// Seconds since 1970; 0 if the clock is set to an earlier time.
 pub fn now() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs())
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |d| d.as_secs())
 }
 
 /// The value read back from a register, or why it could not be read.
@@ -73,7 +98,13 @@ type Reading = Result<u16, register::RegisterError>;
 
 /// Writes one register; its value right after, or an error if nothing was written.
 fn write(root: &Root, action: &Action) -> Result<Reading, Box<Finding>> {
-    let Action { bdf, offset, before, after, .. } = action;
+    let Action {
+        bdf,
+        offset,
+        before,
+        after,
+        ..
+    } = action;
     register::read(root, *bdf, *offset)
         .and_then(|_| register::write(root, *bdf, *offset, *after))
         .map(|()| register::read(root, *bdf, *offset))
@@ -92,7 +123,10 @@ fn verify(root: &Root, entry: &mut Entry, first: Reading) -> Option<Finding> {
     match (first, last) {
         (Ok(first), Ok(last)) => judge_readback(entry, first, last),
         (Err(e), _) | (_, Err(e)) => {
-            let message = format!("{} {} was written but cannot be read: {e}", entry.bdf, entry.register);
+            let message = format!(
+                "{} {} was written but cannot be read: {e}",
+                entry.bdf, entry.register
+            );
             Some(Code::AcsUnknown.finding(Severity::Error, entry.bdf, message))
         }
     }
@@ -100,23 +134,40 @@ fn verify(root: &Root, entry: &mut Entry, first: Reading) -> Option<Finding> {
 
 /// Pure: the meaning of two readings after a write.
 fn judge_readback(entry: &Entry, first: u16, last: u16) -> Option<Finding> {
-    let Entry { bdf, register, after, .. } = entry;
+    let Entry {
+        bdf,
+        register,
+        after,
+        ..
+    } = entry;
     if first == *after && last == *after {
         return None;
     }
     let (code, value, what) = if first == *after {
-        (Code::AcsReverted, last, "accepted the write and then reverted it")
+        (
+            Code::AcsReverted,
+            last,
+            "accepted the write and then reverted it",
+        )
     } else {
         (Code::AcsStuck, first, "ignored the write")
     };
     let message = format!("{bdf} {register} {what}: holds {value:#06x}, expected {after:#06x}");
     let seen = format!("wrote {after:#06x}, read {first:#06x}, after all writes {last:#06x}");
-    Some(code.finding(severity(first | last), bdf, message).values(value, *after, None).seen(seen))
+    Some(
+        code.finding(severity(first | last), bdf, message)
+            .values(value, *after, None)
+            .seen(seen),
+    )
 }
 
 /// A failure if bits remain that redirect, which the pass must clear; otherwise a warning.
 fn severity(left: u16) -> Severity {
-    if left & REDIRECT == 0 { Severity::Warn } else { Severity::Fail }
+    if left & REDIRECT == 0 {
+        Severity::Warn
+    } else {
+        Severity::Fail
+    }
 }
 
 #[cfg(test)]
@@ -127,7 +178,17 @@ mod tests {
         let bdf = "0000:00:01.1".parse().unwrap();
         let register = "ACS control".to_owned();
         let (readback, finding) = (None, None);
-        Entry { bdf, register, offset: 0x2a6, width: 2, before: 0x1d, after: 0, readback, finding, when: 0 }
+        Entry {
+            bdf,
+            register,
+            offset: 0x2a6,
+            width: 2,
+            before: 0x1d,
+            after: 0,
+            readback,
+            finding,
+            when: 0,
+        }
     }
 
     #[track_caller]
@@ -150,6 +211,9 @@ mod tests {
     fn a_register_that_changes_back_is_reverted() {
         assert_eq!(found(0, 0x1d), Some((Code::AcsReverted, Severity::Fail)));
         let message = judge_readback(&entry(), 0, 0x1d).unwrap().message;
-        assert!(message.ends_with("holds 0x001d, expected 0x0000"), "{message}");
+        assert!(
+            message.ends_with("holds 0x001d, expected 0x0000"),
+            "{message}"
+        );
     }
 }

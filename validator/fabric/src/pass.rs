@@ -86,5 +86,10 @@ pub fn run(root: &Root, options: PassOptions, journal: &Path) -> Result<PassResu
     let plan = plan::plan(&fabric, options.acs);
     let mut applied = apply::fix(root, &plan, journal)?;
     applied.findings.splice(0..0, bars.findings.iter().cloned());
-    Ok(PassResult { fabric, bars, plan, applied })
+    Ok(PassResult {
+        fabric,
+        bars,
+        plan,
+        applied,
+    })
 }

@@ -21,7 +21,9 @@ pub fn is_passed_through<F>(fabric: &Fabric<F>, device: &Device) -> bool {
 }
 
 fn pass_through_driver<'a, F>(fabric: &Fabric<F>, device: &'a Device) -> Option<&'a str> {
-    device.pass_through_driver().filter(|_| fabric.iommu.groups > 0)
+    device
+        .pass_through_driver()
+        .filter(|_| fabric.iommu.groups > 0)
 }
 
 /// Every function whose ACS stays: a passed-through function and the bridges above it; the whole hierarchy of
@@ -31,12 +33,16 @@ pub fn functions_keeping_acs(fabric: &Fabric) -> KeptAcs {
     let mut kept = KeptAcs::new();
     for device in &fabric.devices {
         if let Some(driver) = pass_through_driver(fabric, device) {
-            let why = (device.bdf, format!("is passed to a virtual machine by {driver}"));
+            let why = (
+                device.bdf,
+                format!("is passed to a virtual machine by {driver}"),
+            );
             let own = tree.above(device.bdf).into_iter().chain([device]);
             kept.extend(own.map(|d| (d.bdf, why.clone())));
         }
         if (device.vendor.as_str(), device.device.as_str()) == DATA_DIRECT {
-            let what = "is a ConnectX-8 Data Direct function, which needs ACS as it is set".to_owned();
+            let what =
+                "is a ConnectX-8 Data Direct function, which needs ACS as it is set".to_owned();
             let top = |bdf| tree.above(bdf).last().map_or(bdf, |d| d.bdf);
             let own = top(device.bdf);
             let same = fabric.devices.iter().filter(|d| top(d.bdf) == own);

@@ -31,7 +31,11 @@ pub enum RegisterError {
 /// If configuration space cannot be read, or the register is not there.
 pub fn read(root: &Root, bdf: Bdf, offset: u16) -> Result<u16, RegisterError> {
     let file = file(bdf);
-    let bytes = root.read(&file).map_err(|source| RegisterError::Io { what: "reading", file, source })?;
+    let bytes = root.read(&file).map_err(|source| RegisterError::Io {
+        what: "reading",
+        file,
+        source,
+    })?;
     let acs = config_space::parse(&bytes).acs.filter(|a| !a.quirk);
     acs.filter(|a| a.offset.checked_add(ACS_CONTROL) == Some(offset))
         .map(|a| a.ctrl)
@@ -44,11 +48,12 @@ pub fn read(root: &Root, bdf: Bdf, offset: u16) -> Result<u16, RegisterError> {
 /// If the kernel refuses the write.
 pub fn write(root: &Root, bdf: Bdf, offset: u16, value: u16) -> Result<(), RegisterError> {
     let file = file(bdf);
-    root.write_at(&file, u64::from(offset), &value.to_le_bytes()).map_err(|source| RegisterError::Io {
-        what: "writing",
-        file,
-        source,
-    })
+    root.write_at(&file, u64::from(offset), &value.to_le_bytes())
+        .map_err(|source| RegisterError::Io {
+            what: "writing",
+            file,
+            source,
+        })
 }
 
 fn file(bdf: Bdf) -> String {

@@ -69,19 +69,34 @@ impl Step {
 
 impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { bdf, register, before, after, outcome } = self;
+        let Self {
+            bdf,
+            register,
+            before,
+            after,
+            outcome,
+        } = self;
         write!(f, "{bdf} {register} ")?;
         match outcome {
             Outcome::Restored { held } => write!(f, "{held:#06x} -> {before:#06x}"),
             Outcome::Already => write!(f, "holds {before:#06x} already"),
             Outcome::Changed { present } => {
-                write!(f, "not changed: has {present:#06x}, firstlight had written {after:#06x}")
+                write!(
+                    f,
+                    "not changed: has {present:#06x}, firstlight had written {after:#06x}"
+                )
             }
             Outcome::Refused { present } => {
-                write!(f, "not changed: has {present:#06x}, firstlight's write of {after:#06x} had been refused")
+                write!(
+                    f,
+                    "not changed: has {present:#06x}, firstlight's write of {after:#06x} had been refused"
+                )
             }
             Outcome::Stuck { present } => {
-                write!(f, "ignored the restore: has {present:#06x}, expected {before:#06x}")
+                write!(
+                    f,
+                    "ignored the restore: has {present:#06x}, expected {before:#06x}"
+                )
             }
             Outcome::Unreachable { why } => write!(f, "not changed: {why}"),
         }
@@ -128,21 +143,48 @@ pub enum RestoreError {
 pub fn restore(root: &Root, journal: &Path) -> Result<Restored, RestoreError> {
     let missing = || RestoreError::Missing(journal.to_owned());
     let kept = Journal::load(journal, root.path())?.ok_or_else(missing)?;
-    let steps = kept.entries.iter().rev().map(|entry| step(root, entry)).collect();
+    let steps = kept
+        .entries
+        .iter()
+        .rev()
+        .map(|entry| step(root, entry))
+        .collect();
     // BAR1s were enlarged before ACS was cleared, so they are restored last; decode needs their addresses.
     let bars = rebar::restore(root, &Sysfs(root), &kept.bars);
     let decode = rebar::restore_decode(root, &Sysfs(root), &kept.decode, &kept.bars);
-    Ok(Restored { steps, bars, decode })
+    Ok(Restored {
+        steps,
+        bars,
+        decode,
+    })
 }
 
 fn step(root: &Root, entry: &Entry) -> Step {
-    let outcome = restore_register(root, entry).unwrap_or_else(|e| Outcome::Unreachable { why: e.to_string() });
-    let Entry { bdf, register, before, after, .. } = entry.clone();
-    Step { bdf, register, before, after, outcome }
+    let outcome = restore_register(root, entry)
+        .unwrap_or_else(|e| Outcome::Unreachable { why: e.to_string() });
+    let Entry {
+        bdf,
+        register,
+        before,
+        after,
+        ..
+    } = entry.clone();
+    Step {
+        bdf,
+        register,
+        before,
+        after,
+        outcome,
+    }
 }
 
 fn restore_register(root: &Root, entry: &Entry) -> Result<Outcome, register::RegisterError> {
-    let Entry { bdf, offset, before, .. } = *entry;
+    let Entry {
+        bdf,
+        offset,
+        before,
+        ..
+    } = *entry;
     let held = register::read(root, bdf, offset)?;
     if held == before {
         return Ok(Outcome::Already);
@@ -156,5 +198,9 @@ fn restore_register(root: &Root, entry: &Entry) -> Result<Outcome, register::Reg
     }
     register::write(root, bdf, offset, before)?;
     let present = register::read(root, bdf, offset)?;
-    Ok(if present == before { Outcome::Restored { held } } else { Outcome::Stuck { present } })
+    Ok(if present == before {
+        Outcome::Restored { held }
+    } else {
+        Outcome::Stuck { present }
+    })
 }

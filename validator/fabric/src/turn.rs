@@ -58,7 +58,11 @@ impl<'a> Turns<'a> {
                 }
             }
         }
-        Self { tree, at, translating: fabric.iommu.mode != IommuMode::Off }
+        Self {
+            tree,
+            at,
+            translating: fabric.iommu.mode != IommuMode::Off,
+        }
     }
 
     /// The ports, sorted.
@@ -83,8 +87,11 @@ impl<'a> Turns<'a> {
                 Effect::Direct
             };
         };
-        let redirected: Vec<_> =
-            turns.iter().filter(|t| redirects_requests(acs, self.port_number(t.out))).copied().collect();
+        let redirected: Vec<_> = turns
+            .iter()
+            .filter(|t| redirects_requests(acs, self.port_number(t.out)))
+            .copied()
+            .collect();
         let translated = acs.ctrl & TRANSLATED != 0 && self.translating;
         let sends_translated = |t: &Turn| self.tree.get(t.from).is_some_and(|d| d.routing.ats);
         match () {
@@ -153,17 +160,30 @@ mod tests {
     }
 
     fn ports(fabric: &Fabric) -> Vec<String> {
-        Turns::of(fabric).ports().iter().map(ToString::to_string).collect()
+        Turns::of(fabric)
+            .ports()
+            .iter()
+            .map(ToString::to_string)
+            .collect()
     }
 
     #[test]
     fn a_path_turns_at_two_ports_and_only_passes_the_others() {
         assert_eq!(ports(&fabric(nested())), ["0000:02:00.0", "0000:02:01.0"]);
-        assert_eq!(ports(&fabric(two_gpus())), ["0000:00:01.0", "0000:00:02.0"], "in the root complex");
+        assert_eq!(
+            ports(&fabric(two_gpus())),
+            ["0000:00:01.0", "0000:00:02.0"],
+            "in the root complex"
+        );
         let mut devices = nested();
         let root = device("0000:00:02.0", Kind::RootPort, None);
         devices.extend([root, gpu("0000:07:00.0", "0000:00:02.0")]);
-        let all = ["0000:00:01.0", "0000:00:02.0", "0000:02:00.0", "0000:02:01.0"];
+        let all = [
+            "0000:00:01.0",
+            "0000:00:02.0",
+            "0000:02:00.0",
+            "0000:02:01.0",
+        ];
         assert_eq!(ports(&fabric(devices)), all, "a third GPU, elsewhere");
     }
 
@@ -178,7 +198,11 @@ mod tests {
     fn passed_through_functions_make_no_port_turn() {
         let mut fabric = fabric(two_gpus());
         fabric.devices[3].driver = Some("vfio-pci".into());
-        assert_eq!(ports(&fabric).len(), 2, "without an IOMMU group nothing is passed through");
+        assert_eq!(
+            ports(&fabric).len(),
+            2,
+            "without an IOMMU group nothing is passed through"
+        );
         fabric.iommu.groups = 4;
         assert!(ports(&fabric).is_empty());
     }
@@ -215,10 +239,18 @@ mod tests {
             (0x28, Some(&[][..]), Effect::Redirects),
             (0x20, None, Effect::Redirects),
         ] {
-            assert_eq!(effect(ctrl, egress, |_| ()), expected, "{ctrl:#x} {egress:?}");
+            assert_eq!(
+                effect(ctrl, egress, |_| ()),
+                expected,
+                "{ctrl:#x} {egress:?}"
+            );
         }
         let unnumbered = |fabric: &mut Fabric| fabric.devices[1].routing.port_number = None;
-        assert_eq!(effect(0x20, Some(&[7]), unnumbered), Effect::Redirects, "its own bit is unknown");
+        assert_eq!(
+            effect(0x20, Some(&[7]), unnumbered),
+            Effect::Redirects,
+            "its own bit is unknown"
+        );
         assert_eq!(effect(0x20, Some(&[]), unnumbered), Effect::Direct);
     }
 
@@ -230,11 +262,28 @@ mod tests {
                 fabric.devices[2].routing.ats = ats;
             }
         };
-        assert_eq!(effect(0x44, None, with(IommuMode::Translated, true)), Effect::TranslatedPass);
-        assert_eq!(effect(0x44, None, with(IommuMode::Translated, false)), Effect::Redirects);
-        assert_eq!(effect(0x44, None, with(IommuMode::Off, true)), Effect::Redirects, "no sender can translate");
-        assert_eq!(effect(0x04, None, with(IommuMode::Translated, true)), Effect::Redirects);
-        assert_eq!(effect(0x4c, None, with(IommuMode::Translated, true)), Effect::Redirects, "completions");
+        assert_eq!(
+            effect(0x44, None, with(IommuMode::Translated, true)),
+            Effect::TranslatedPass
+        );
+        assert_eq!(
+            effect(0x44, None, with(IommuMode::Translated, false)),
+            Effect::Redirects
+        );
+        assert_eq!(
+            effect(0x44, None, with(IommuMode::Off, true)),
+            Effect::Redirects,
+            "no sender can translate"
+        );
+        assert_eq!(
+            effect(0x04, None, with(IommuMode::Translated, true)),
+            Effect::Redirects
+        );
+        assert_eq!(
+            effect(0x4c, None, with(IommuMode::Translated, true)),
+            Effect::Redirects,
+            "completions"
+        );
     }
 
     #[test]
@@ -247,6 +296,9 @@ mod tests {
         };
         assert!(isolates(Some(Pch::Isolated), Some(Pch::Open)));
         assert!(!isolates(Some(Pch::Open), Some(Pch::Open)));
-        assert!(!isolates(Some(Pch::Isolated), None), "traffic to a port of the processor goes up anyway");
+        assert!(
+            !isolates(Some(Pch::Isolated), None),
+            "traffic to a port of the processor goes up anyway"
+        );
     }
 }

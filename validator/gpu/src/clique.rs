@@ -32,7 +32,9 @@ impl Clique {
         let count = cuda::count()?;
         for (at, n) in gpus.iter().enumerate() {
             if n.index() >= count {
-                return Err(GpuError::Nonsense(format!("there is no GPU {n}: CUDA sees {count}")));
+                return Err(GpuError::Nonsense(format!(
+                    "there is no GPU {n}: CUDA sees {count}"
+                )));
             }
             if gpus.iter().take(at).any(|before| before == n) {
                 return Err(GpuError::Nonsense(format!("GPU {n} is requested twice")));
@@ -43,7 +45,12 @@ impl Clique {
 
     fn of(gpus: impl Iterator<Item = GpuId>) -> Result<Self, GpuError> {
         let cuda = cuda::version()?;
-        Ok(Self { gpus: gpus.map(|gpu| cuda::open(gpu.index())).collect::<Result<_, _>>()?, cuda })
+        Ok(Self {
+            gpus: gpus
+                .map(|gpu| cuda::open(gpu.index()))
+                .collect::<Result<_, _>>()?,
+            cuda,
+        })
     }
 
     /// The number of GPUs.
@@ -72,7 +79,9 @@ impl Clique {
                 move |b| b.ordinal != n
             })
         };
-        self.gpus.iter().flat_map(move |a| others(a).map(move |b| (a, b)))
+        self.gpus
+            .iter()
+            .flat_map(move |a| others(a).map(move |b| (a, b)))
     }
 
     /// The addresses in CUDA's order.

@@ -14,7 +14,11 @@ const LONGEST: Duration = Duration::from_millis(5);
 
 /// Call this between two polls; `waited` is the time since the first one.
 pub fn pause(waited: Duration) {
-    if waited < EAGER { spin_loop() } else { sleep(length(waited)) }
+    if waited < EAGER {
+        spin_loop();
+    } else {
+        sleep(length(waited));
+    }
 }
 
 fn length(waited: Duration) -> Duration {

@@ -55,15 +55,24 @@ impl Judgement {
     /// The outcome is that of the worst finding; a pass when there is none worse than `Info`.
     #[must_use]
     pub fn of(summary: impl Into<String>, findings: Vec<Finding>) -> Self {
-        Self::ended(of_severities(findings.iter().map(|f| f.severity)), summary.into(), findings)
+        Self::ended(
+            of_severities(findings.iter().map(|f| f.severity)),
+            summary.into(),
+            findings,
+        )
     }
 
     /// As [`Judgement::of`]; the summary is the message of the first of the worst findings, or `good` when there is
     /// none worse than `Info`.
     #[must_use]
     pub fn summed_up(good: impl FnOnce() -> String, findings: Vec<Finding>) -> Self {
-        let worse = findings.iter().rev().filter(|f| f.severity > Severity::Info);
-        let summary = worse.max_by_key(|f| f.severity).map_or_else(good, |worst| worst.message.to_string());
+        let worse = findings
+            .iter()
+            .rev()
+            .filter(|f| f.severity > Severity::Info);
+        let summary = worse
+            .max_by_key(|f| f.severity)
+            .map_or_else(good, |worst| worst.message.to_string());
         Self::of(summary, findings)
     }
 
@@ -119,7 +128,11 @@ impl Judgement {
     /// The same, with codes that this run could not have found, in addition to those that it has.
     #[must_use]
     pub fn without_checking(mut self, codes: &[Code]) -> Self {
-        let new: Vec<_> = codes.iter().copied().filter(|code| !self.unchecked.contains(code)).collect();
+        let new: Vec<_> = codes
+            .iter()
+            .copied()
+            .filter(|code| !self.unchecked.contains(code))
+            .collect();
         self.unchecked.extend(new);
         self
     }
@@ -138,11 +151,30 @@ impl Judgement {
         }
         let only_info = more.iter().all(|f| f.severity == Severity::Info);
         if self.outcome == Outcome::NotApplicable && only_info {
-            return Self { findings: more, ..self };
+            return Self {
+                findings: more,
+                ..self
+            };
         }
-        let Self { summary, mut findings, matrices, tables, advice, effects, unchecked, .. } = self;
+        let Self {
+            summary,
+            mut findings,
+            matrices,
+            tables,
+            advice,
+            effects,
+            unchecked,
+            ..
+        } = self;
         findings.extend(more);
-        Self { matrices, tables, advice, effects, unchecked, ..Self::of(summary, findings) }
+        Self {
+            matrices,
+            tables,
+            advice,
+            effects,
+            unchecked,
+            ..Self::of(summary, findings)
+        }
     }
 }
 
@@ -219,7 +251,11 @@ impl Advice {
             c => c,
         };
         let reason: String = reason.chars().map(plain).collect();
-        Self { name: name.to_owned(), value: value.into(), reason: reason.trim().to_owned() }
+        Self {
+            name: name.to_owned(),
+            value: value.into(),
+            reason: reason.trim().to_owned(),
+        }
     }
 }
 
@@ -234,7 +270,8 @@ mod tests {
 
     #[test]
     fn a_judgement_is_as_bad_as_its_worst_finding() {
-        let judge = |s: &[Severity]| Judgement::of("x", s.iter().map(|s| found(*s)).collect()).outcome();
+        let judge =
+            |s: &[Severity]| Judgement::of("x", s.iter().map(|s| found(*s)).collect()).outcome();
         assert_eq!(judge(&[]), Outcome::Pass);
         assert_eq!(judge(&[Severity::Info]), Outcome::Pass);
         assert_eq!(judge(&[Severity::Warn, Severity::Info]), Outcome::Warn);
@@ -249,20 +286,33 @@ mod tests {
         let fail = Judgement::by(found(Severity::Fail)).with(vec![found(Severity::Info)]);
         assert_eq!((fail.outcome(), fail.findings.len()), (Outcome::Fail, 2));
         let absent = Judgement::not_applicable("no GPU");
-        assert_eq!(absent.clone().with(vec![found(Severity::Info)]).outcome(), Outcome::NotApplicable);
-        assert_eq!(absent.with(vec![found(Severity::Warn)]).outcome(), Outcome::Warn);
+        assert_eq!(
+            absent.clone().with(vec![found(Severity::Info)]).outcome(),
+            Outcome::NotApplicable
+        );
+        assert_eq!(
+            absent.with(vec![found(Severity::Warn)]).outcome(),
+            Outcome::Warn
+        );
     }
 
     #[test]
     fn what_a_test_hands_over_survives_findings_from_elsewhere_and_the_pipe() {
-        let advice = Advice { name: "A".into(), value: "1".into(), reason: "why".into() };
+        let advice = Advice {
+            name: "A".into(),
+            value: "1".into(),
+            reason: "why".into(),
+        };
         let first = Judgement::of("fine", vec![])
             .advising(vec![advice])
             .with_effects(BTreeMap::from([("gain".to_owned(), 1.5)]))
             .without_checking(&[Code::LinkNarrow])
             .without_checking(&[Code::LinkNarrow, Code::CpusLost]);
         let worse = first.clone().with(vec![found(Severity::Warn)]);
-        assert_eq!((&worse.advice, &worse.effects), (&first.advice, &first.effects));
+        assert_eq!(
+            (&worse.advice, &worse.effects),
+            (&first.advice, &first.effects)
+        );
         assert_eq!(worse.unchecked, [Code::LinkNarrow, Code::CpusLost]);
         let text = serde_json::to_string(&first).unwrap();
         assert_eq!(serde_json::from_str::<Judgement>(&text).unwrap(), first);

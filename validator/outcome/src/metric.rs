@@ -100,7 +100,11 @@ pub enum Metric {
 }
 
 const fn copy(mover: Mover, direction: Direction, both_ways: bool) -> Metric {
-    Metric::Copy { mover, direction, both_ways }
+    Metric::Copy {
+        mover,
+        direction,
+        both_ways,
+    }
 }
 
 const fn small_copy(access: bool, clock: Clock) -> Metric {
@@ -168,19 +172,28 @@ impl Metric {
     #[must_use]
     pub fn name(self) -> &'static str {
         // Every metric is in the table, which a test checks.
-        Self::NAMES.iter().find(|(metric, ..)| *metric == self).map_or("", |(_, name, _)| name)
+        Self::NAMES
+            .iter()
+            .find(|(metric, ..)| *metric == self)
+            .map_or("", |(_, name, _)| name)
     }
 
     /// What people read: `Copy engine, write`.
     #[must_use]
     pub fn title(self) -> &'static str {
-        Self::NAMES.iter().find(|(metric, ..)| *metric == self).map_or("", |(.., title)| title)
+        Self::NAMES
+            .iter()
+            .find(|(metric, ..)| *metric == self)
+            .map_or("", |(.., title)| title)
     }
 
     /// The metric of that name; `None` for a name that this program does not use.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
-        Self::NAMES.iter().find(|(_, known, _)| *known == name).map(|(metric, ..)| *metric)
+        Self::NAMES
+            .iter()
+            .find(|(_, known, _)| *known == name)
+            .map(|(metric, ..)| *metric)
     }
 
     /// The unit of its figures.
@@ -190,7 +203,11 @@ impl Metric {
             Self::Access => "1",
             Self::SmallCopy { .. } => "us",
             Self::Load | Self::Hop => "ns",
-            Self::Sample { .. } | Self::Copy { .. } | Self::Host { .. } | Self::Local | Self::Together(_) => "GB/s",
+            Self::Sample { .. }
+            | Self::Copy { .. }
+            | Self::Host { .. }
+            | Self::Local
+            | Self::Together(_) => "GB/s",
         }
     }
 
@@ -198,7 +215,11 @@ impl Metric {
     #[must_use]
     pub const fn one_way(self) -> Option<Self> {
         match self {
-            Self::Copy { mover, direction, both_ways: true } => Some(copy(mover, direction, false)),
+            Self::Copy {
+                mover,
+                direction,
+                both_ways: true,
+            } => Some(copy(mover, direction, false)),
             _ => None,
         }
     }
@@ -207,7 +228,10 @@ impl Metric {
     /// of an unchanged machine differ more.
     #[must_use]
     pub const fn is_shared(self) -> bool {
-        matches!(self, Self::Sample { access: false, .. } | Self::Host { .. } | Self::Together(_))
+        matches!(
+            self,
+            Self::Sample { access: false, .. } | Self::Host { .. } | Self::Together(_)
+        )
     }
 }
 
@@ -238,7 +262,10 @@ mod tests {
     fn each_metric_has_one_name_and_each_name_one_metric() {
         let names: BTreeSet<_> = Metric::all().map(Metric::name).collect();
         assert_eq!(names.len(), Metric::NAMES.len());
-        assert_eq!(Metric::all().collect::<BTreeSet<_>>().len(), Metric::NAMES.len());
+        assert_eq!(
+            Metric::all().collect::<BTreeSet<_>>().len(),
+            Metric::NAMES.len()
+        );
         assert!(Metric::all().all(|metric| Metric::named(metric.name()) == Some(metric)));
         assert_eq!(Metric::named("ce.sideways"), None);
     }
@@ -246,6 +273,9 @@ mod tests {
     #[test]
     fn a_metric_of_both_ways_has_one_of_one_way() {
         assert_eq!(Metric::CE_BI_READ.one_way(), Some(Metric::CE_READ));
-        assert_eq!((Metric::CE_READ.one_way(), Metric::SAMPLE_BI_ON.one_way()), (None, None));
+        assert_eq!(
+            (Metric::CE_READ.one_way(), Metric::SAMPLE_BI_ON.one_way()),
+            (None, None)
+        );
     }
 }

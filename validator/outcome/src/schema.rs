@@ -36,12 +36,38 @@ mod tests {
 
     #[test]
     fn the_schema_has_every_word_of_the_vocabulary() {
-        let words =
-            |of: fn(&mut SchemaGenerator) -> Schema| of(&mut SchemaGenerator::default()).as_value()["enum"].clone();
+        let words = |of: fn(&mut SchemaGenerator) -> Schema| {
+            of(&mut SchemaGenerator::default()).as_value()["enum"].clone()
+        };
         let is = |of, all: Value| assert_eq!(words(of), all);
-        is(verdict, json!([Verdict::Pass, Verdict::Degraded, Verdict::Fail, Verdict::Error]));
-        is(outcome, json!([Outcome::Pass, Outcome::Warn, Outcome::Fail, Outcome::Error, Outcome::NotApplicable]));
-        is(severity, json!([Severity::Info, Severity::Warn, Severity::Fail, Severity::Error]));
+        is(
+            verdict,
+            json!([
+                Verdict::Pass,
+                Verdict::Degraded,
+                Verdict::Fail,
+                Verdict::Error
+            ]),
+        );
+        is(
+            outcome,
+            json!([
+                Outcome::Pass,
+                Outcome::Warn,
+                Outcome::Fail,
+                Outcome::Error,
+                Outcome::NotApplicable
+            ]),
+        );
+        is(
+            severity,
+            json!([
+                Severity::Info,
+                Severity::Warn,
+                Severity::Fail,
+                Severity::Error
+            ]),
+        );
         is(recovery, json!(contract::recovery::Recovery::ALL));
     }
 }

@@ -51,19 +51,30 @@ impl FromStr for Scope {
     type Err = InvalidScope;
 
     fn from_str(word: &str) -> Result<Self, InvalidScope> {
-        let is_id =
-            |id: &str| !id.is_empty() && id.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
+        let is_id = |id: &str| {
+            !id.is_empty()
+                && id
+                    .bytes()
+                    .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
+        };
         match (word, word.strip_prefix(ONLY)) {
             ("machine", _) => Ok(Self::Machine),
             ("fabric", _) => Ok(Self::Fabric),
-            (_, Some(ids)) if ids.split(',').all(is_id) => Ok(Self::Only(ids.split(',').map(str::to_owned).collect())),
-            _ => numbers(word).map(Self::Gpus).ok_or_else(|| InvalidScope(word.to_owned())),
+            (_, Some(ids)) if ids.split(',').all(is_id) => {
+                Ok(Self::Only(ids.split(',').map(str::to_owned).collect()))
+            }
+            _ => numbers(word)
+                .map(Self::Gpus)
+                .ok_or_else(|| InvalidScope(word.to_owned())),
         }
     }
 }
 
 fn numbers(word: &str) -> Option<Vec<usize>> {
-    word.strip_prefix(GPUS)?.split(',').map(|n| n.parse().ok()).collect()
+    word.strip_prefix(GPUS)?
+        .split(',')
+        .map(|n| n.parse().ok())
+        .collect()
 }
 
 impl TryFrom<String> for Scope {
@@ -93,15 +104,27 @@ mod tests {
             (Scope::Gpus(vec![0, 12]), "gpus:0,12"),
             (only, "only:acs,p2p-order"),
         ] {
-            assert_eq!((scope.to_string().as_str(), word.parse()), (word, Ok(scope)));
+            assert_eq!(
+                (scope.to_string().as_str(), word.parse()),
+                (word, Ok(scope))
+            );
         }
     }
 
     #[test]
     fn other_words_are_refused() {
-        for word in
-            ["", "Machine", "only:", "only:acs,", "only:a b", "only:a\nb", "fabric ", "gpus:", "gpus:x", "gpus:1,"]
-        {
+        for word in [
+            "",
+            "Machine",
+            "only:",
+            "only:acs,",
+            "only:a b",
+            "only:a\nb",
+            "fabric ",
+            "gpus:",
+            "gpus:x",
+            "gpus:1,",
+        ] {
             assert_eq!(word.parse::<Scope>(), Err(InvalidScope(word.to_owned())));
         }
     }

@@ -51,21 +51,37 @@ impl Properties {
     }
 
     const fn with_full_load(self) -> Self {
-        Self { full_load: true, ..self }
+        Self {
+            full_load: true,
+            ..self
+        }
     }
 
     const fn of_each_gpu(self) -> Self {
-        Self { each_gpu: true, ..self }
+        Self {
+            each_gpu: true,
+            ..self
+        }
     }
 
     const fn proving_peers(self) -> Self {
-        Self { proves_peers: true, ..self }
+        Self {
+            proves_peers: true,
+            ..self
+        }
     }
 }
 
 const fn test(id: &'static str, rules_out: &'static str) -> Properties {
     let traffic = Traffic::None;
-    Properties { id, rules_out, traffic, full_load: false, each_gpu: false, proves_peers: false }
+    Properties {
+        id,
+        rules_out,
+        traffic,
+        full_load: false,
+        each_gpu: false,
+        proves_peers: false,
+    }
 }
 
 macro_rules! tests {

@@ -16,8 +16,10 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The name of this format.
 pub const BASELINE: &str = "firstlight.baseline/1";
 /// The keys of a baseline. Those of a later version are skipped.
-pub(super) const KEYS: [&str; 10] =
-    ["schema", "gpus", "level", "verdict", "noise", "reports", "facts", "varying", "left_out", "figures"];
+pub(super) const KEYS: [&str; 10] = [
+    "schema", "gpus", "level", "verdict", "noise", "reports", "facts", "varying", "left_out",
+    "figures",
+];
 /// The largest tolerance: a larger one would let everything pass.
 const MAX_TOLERANCE: f64 = 1.0;
 
@@ -110,7 +112,11 @@ pub fn baseline(reports: &[Report]) -> Result<Baseline, String> {
         schema: BASELINE.to_owned(),
         gpus: models(&first.gpus),
         level: first.level,
-        verdict: if degraded { Verdict::Degraded } else { Verdict::Pass },
+        verdict: if degraded {
+            Verdict::Degraded
+        } else {
+            Verdict::Pass
+        },
         noise: noise(reports.len()),
         reports: reports.iter().map(origin).collect(),
         facts,
@@ -133,10 +139,14 @@ fn noise(reports: usize) -> String {
 fn check_suitable(report: &Report) -> Result<(), String> {
     let Report { verdict, scope, .. } = report;
     if !matches!(verdict, Verdict::Pass | Verdict::Degraded) {
-        return Err(format!("the verdict is {verdict}, allowed in a baseline: PASS, DEGRADED"));
+        return Err(format!(
+            "the verdict is {verdict}, allowed in a baseline: PASS, DEGRADED"
+        ));
     }
     if *scope != Scope::Machine {
-        return Err(format!("the scope is {scope}, allowed in a baseline: machine"));
+        return Err(format!(
+            "the scope is {scope}, allowed in a baseline: machine"
+        ));
     }
     Ok(())
 }
@@ -148,7 +158,11 @@ fn common_figures(measured: &[Figures]) -> Result<(Cells, usize), String> {
     let mut values: BTreeMap<(&str, &str), (&Series, Vec<f64>)> = BTreeMap::new();
     for (name, series) in measured.iter().flatten() {
         for (place, value) in &series.cells {
-            values.entry((name, place)).or_insert((series, Vec::new())).1.push(*value);
+            values
+                .entry((name, place))
+                .or_insert((series, Vec::new()))
+                .1
+                .push(*value);
         }
     }
     let (mut all, mut left_out) = (Cells::new(), 0);
@@ -159,7 +173,10 @@ fn common_figures(measured: &[Figures]) -> Result<(Cells, usize), String> {
         }
         let cell = merge_cell(of, &values).map_err(|why| format!("{name} {place}: {why}"))?;
         let series = all.entry(name.to_owned());
-        let series = series.or_insert_with(|| Expected { unit: of.unit.clone(), cells: BTreeMap::new() });
+        let series = series.or_insert_with(|| Expected {
+            unit: of.unit.clone(),
+            cells: BTreeMap::new(),
+        });
         series.cells.insert(place.to_owned(), cell);
     }
     Ok((all, left_out))
@@ -171,15 +188,25 @@ fn merge_cell(series: &Series, values: &[f64]) -> Result<Cell, String> {
     if series.unit == YES_NO {
         let same = least.to_bits() == most.to_bits();
         return if same {
-            Ok(Cell { value: least, tolerance: 0.0 })
+            Ok(Cell {
+                value: least,
+                tolerance: 0.0,
+            })
         } else {
             Err("1 in some reports, 0 in others".to_owned())
         };
     }
     let value = median(values).map_err(|e| e.to_string())?;
     let kind = series.tolerance;
-    let own = if values.len() > 1 { (2.0 * (most - least) / value).max(kind / 2.0) } else { kind };
-    Ok(Cell { value, tolerance: own.min(MAX_TOLERANCE) })
+    let own = if values.len() > 1 {
+        (2.0 * (most - least) / value).max(kind / 2.0)
+    } else {
+        kind
+    };
+    Ok(Cell {
+        value,
+        tolerance: own.min(MAX_TOLERANCE),
+    })
 }
 
 /// The facts that are the same in all reports, and the names of the others.
@@ -218,7 +245,10 @@ impl Baseline {
     /// The first contradiction in it, in one line; `None` if there is none.
     fn contradiction(&self) -> Option<String> {
         if !matches!(self.verdict, Verdict::Pass | Verdict::Degraded) {
-            return Some(format!("verdict is {}, allowed in a baseline: PASS, DEGRADED", self.verdict));
+            return Some(format!(
+                "verdict is {}, allowed in a baseline: PASS, DEGRADED",
+                self.verdict
+            ));
         }
         if self.size() == 0 {
             return Some("figures: there is none, allowed: at least one".to_owned());
@@ -226,10 +256,15 @@ impl Baseline {
         self.figures.iter().find_map(|(name, series)| {
             let name = shown(name);
             if is_larger_better(&series.unit).is_none() {
-                return Some(format!("figures.{name}: unit is {:?}, allowed: GB/s, us, ns, 10^12/s, 1", series.unit));
+                return Some(format!(
+                    "figures.{name}: unit is {:?}, allowed: GB/s, us, ns, 10^12/s, 1",
+                    series.unit
+                ));
             }
-            let bad =
-                |cell: &Cell| !is_figure(cell.value, &series.unit) || !(0.0..=MAX_TOLERANCE).contains(&cell.tolerance);
+            let bad = |cell: &Cell| {
+                !is_figure(cell.value, &series.unit)
+                    || !(0.0..=MAX_TOLERANCE).contains(&cell.tolerance)
+            };
             let (place, cell) = series.cells.iter().find(|(_, cell)| bad(cell))?;
             Some(format!(
                 "figures.{name}.{}: read {} with tolerance {}, allowed: a positive figure and \

@@ -26,13 +26,21 @@ impl FromStr for BootStage {
     type Err = BootStageError;
 
     fn from_str(text: &str) -> Result<Self, BootStageError> {
-        let (stage, times) = text.split_once('=').filter(|(stage, _)| !stage.is_empty()).ok_or(BootStageError)?;
+        let (stage, times) = text
+            .split_once('=')
+            .filter(|(stage, _)| !stage.is_empty())
+            .ok_or(BootStageError)?;
         let (began, seconds) = times.split_once('+').ok_or(BootStageError)?;
         let time = |text: &str| {
             let time = text.parse().ok();
-            time.filter(|time: &f64| time.is_finite() && *time >= 0.0).ok_or(BootStageError)
+            time.filter(|time: &f64| time.is_finite() && *time >= 0.0)
+                .ok_or(BootStageError)
         };
-        Ok(Self { stage: stage.to_owned(), began: time(began)?, seconds: time(seconds)? })
+        Ok(Self {
+            stage: stage.to_owned(),
+            began: time(began)?,
+            seconds: time(seconds)?,
+        })
     }
 }
 
@@ -48,10 +56,23 @@ mod tests {
 
     #[test]
     fn a_stage_has_a_name_and_two_times() {
-        let stage = BootStage { stage: "hand off".into(), began: 5.25, seconds: 0.0 };
+        let stage = BootStage {
+            stage: "hand off".into(),
+            began: 5.25,
+            seconds: 0.0,
+        };
         assert_eq!("hand off=5.25+0".parse(), Ok(stage.clone()));
         assert_eq!(stage.to_string().parse(), Ok(stage));
-        for text in ["", "mounts", "=1+2", "mounts=1", "mounts=1+", "mounts=-1+2", "mounts=1+NaN", "mounts=inf+2"] {
+        for text in [
+            "",
+            "mounts",
+            "=1+2",
+            "mounts=1",
+            "mounts=1+",
+            "mounts=-1+2",
+            "mounts=1+NaN",
+            "mounts=inf+2",
+        ] {
             assert_eq!(text.parse::<BootStage>(), Err(BootStageError), "{text}");
         }
     }

@@ -59,10 +59,16 @@ pub fn drift(baseline: &Baseline, report: &Report) -> Result<Drift, String> {
     let worse = worse_verdict_finding(baseline, report);
     let (judgement, changes) = judge(baseline, report, worse)?;
     let measured = figures(report);
-    let newest = baseline.reports.iter().max_by(|a, b| a.started.cmp(&b.started));
+    let newest = baseline
+        .reports
+        .iter()
+        .max_by(|a, b| a.started.cmp(&b.started));
     let cells: usize = measured.values().map(|series| series.cells.len()).sum();
-    let compared: usize =
-        baseline.figures.iter().map(|(name, series)| common_cells(name, series, &measured).count()).sum();
+    let compared: usize = baseline
+        .figures
+        .iter()
+        .map(|(name, series)| common_cells(name, series, &measured).count())
+        .sum();
     let test = entry(report, judgement);
     Ok(Drift {
         schema: DRIFT,
@@ -74,7 +80,9 @@ pub fn drift(baseline: &Baseline, report: &Report) -> Result<Drift, String> {
         },
         baseline: Compared {
             host: newest.and_then(|origin| origin.host.clone()),
-            started: newest.map(|origin| origin.started.clone()).unwrap_or_default(),
+            started: newest
+                .map(|origin| origin.started.clone())
+                .unwrap_or_default(),
             verdict: baseline.verdict,
         },
         expected: baseline.size(),
@@ -91,32 +99,59 @@ pub fn as_test(baseline: Result<Baseline, String>, report: &Report) -> TestEntry
     let judgement = baseline.and_then(|baseline| Ok(judge(&baseline, report, None)?.0));
     entry(
         report,
-        judgement
-            .unwrap_or_else(|why| Judgement::by(Code::BaselineMissing.finding(Severity::Error, Subject::Machine, why))),
+        judgement.unwrap_or_else(|why| {
+            Judgement::by(Code::BaselineMissing.finding(Severity::Error, Subject::Machine, why))
+        }),
     )
 }
 
 fn entry(report: &Report, judgement: Judgement) -> TestEntry {
-    let proves = "no figure is worse than the baseline by more than its tolerance, and none is missing";
-    TestEntry::from_judgement(ID, "Baseline", proves, report.level, judgement, &report.machine.platform)
+    let proves =
+        "no figure is worse than the baseline by more than its tolerance, and none is missing";
+    TestEntry::from_judgement(
+        ID,
+        "Baseline",
+        proves,
+        report.level,
+        judgement,
+        &report.machine.platform,
+    )
 }
 
-fn judge(baseline: &Baseline, report: &Report, first: Option<Finding>) -> Result<(Judgement, Vec<Change>), String> {
+fn judge(
+    baseline: &Baseline,
+    report: &Report,
+    first: Option<Finding>,
+) -> Result<(Judgement, Vec<Change>), String> {
     check_comparable(baseline, report)?;
     let measured = figures(report);
     let changes = changes(&baseline.facts, &baseline.varying, report);
     let all = || baseline.figures.iter();
-    let lacking = all().filter_map(|(name, series)| missing_finding(name, series, &measured, report));
-    let mut worse: Vec<_> =
-        all().filter_map(|(name, series)| deviation_finding(name, series, &measured, true)).collect();
+    let lacking =
+        all().filter_map(|(name, series)| missing_finding(name, series, &measured, report));
+    let mut worse: Vec<_> = all()
+        .filter_map(|(name, series)| deviation_finding(name, series, &measured, true))
+        .collect();
     // The largest deviation first.
     worse.sort_by(|a, b| b.0.total_cmp(&a.0));
-    let better = all().filter_map(|(name, series)| deviation_finding(name, series, &measured, false));
+    let better =
+        all().filter_map(|(name, series)| deviation_finding(name, series, &measured, false));
     let beyond = worse.into_iter().chain(better).map(|(_, finding)| finding);
-    let findings = first.into_iter().chain(lacking).chain(beyond).chain(changes_finding(&changes)).collect();
+    let findings = first
+        .into_iter()
+        .chain(lacking)
+        .chain(beyond)
+        .chain(changes_finding(&changes))
+        .collect();
     let good = || match changes.len() {
-        0 => format!("{} figures are as in the baseline; nothing changed", baseline.size()),
-        n => format!("{} figures are as in the baseline; {n} facts changed", baseline.size()),
+        0 => format!(
+            "{} figures are as in the baseline; nothing changed",
+            baseline.size()
+        ),
+        n => format!(
+            "{} figures are as in the baseline; {n} facts changed",
+            baseline.size()
+        ),
     };
     Ok((Judgement::summed_up(good, findings), changes))
 }
@@ -125,7 +160,9 @@ fn check_comparable(baseline: &Baseline, report: &Report) -> Result<(), String> 
     let own = models(&report.gpus);
     if own != baseline.gpus {
         let (has, wants) = (models_text(&own), models_text(&baseline.gpus));
-        return Err(format!("the baseline is of another kind of machine: it has {wants}, the report {has}"));
+        return Err(format!(
+            "the baseline is of another kind of machine: it has {wants}, the report {has}"
+        ));
     }
     if report.level < baseline.level {
         let Baseline { level, .. } = baseline;
@@ -148,9 +185,20 @@ fn common_cells<'a>(
     own.filter_map(|(place, value)| Some((place.as_str(), series.cells.get(place)?, *value)))
 }
 
-fn missing_finding(name: &str, series: &Expected, measured: &Figures, report: &Report) -> Option<Finding> {
-    let there: BTreeSet<&str> = common_cells(name, series, measured).map(|(place, ..)| place).collect();
-    let gone: Vec<_> = series.cells.iter().filter(|(place, _)| !there.contains(place.as_str())).collect();
+fn missing_finding(
+    name: &str,
+    series: &Expected,
+    measured: &Figures,
+    report: &Report,
+) -> Option<Finding> {
+    let there: BTreeSet<&str> = common_cells(name, series, measured)
+        .map(|(place, ..)| place)
+        .collect();
+    let gone: Vec<_> = series
+        .cells
+        .iter()
+        .filter(|(place, _)| !there.contains(place.as_str()))
+        .collect();
     let (place, cell) = gone.first()?;
     let message = format!(
         "{name}: {} of {} figures were not measured, the first is {place}, expected {}",
@@ -160,28 +208,62 @@ fn missing_finding(name: &str, series: &Expected, measured: &Figures, report: &R
     );
     let id = name.split('/').next().unwrap_or_default();
     let test = report.tests.iter().find(|test| test.id == id);
-    let why = test.map_or_else(|| format!("the report has no test {id}"), |t| format!("{id}: {}", t.summary));
-    let finding = Code::BaselineMissing.finding(Severity::Error, Subject::Machine, message).seen(why);
-    Some(finding.seen_all(gone.iter().take(MAX_EVIDENCE).map(|(place, _)| format!("{name} {place}")).collect()))
+    let why = test.map_or_else(
+        || format!("the report has no test {id}"),
+        |t| format!("{id}: {}", t.summary),
+    );
+    let finding = Code::BaselineMissing
+        .finding(Severity::Error, Subject::Machine, message)
+        .seen(why);
+    Some(
+        finding.seen_all(
+            gone.iter()
+                .take(MAX_EVIDENCE)
+                .map(|(place, _)| format!("{name} {place}"))
+                .collect(),
+        ),
+    )
 }
 
 /// One finding about the figures of a series that are worse (or better) by more than their tolerance, and the largest
 /// deviation.
-fn deviation_finding(name: &str, series: &Expected, measured: &Figures, worse: bool) -> Option<(f64, Finding)> {
+fn deviation_finding(
+    name: &str,
+    series: &Expected,
+    measured: &Figures,
+    worse: bool,
+) -> Option<(f64, Finding)> {
     let more = is_larger_better(&series.unit)?;
     let outside = |(_, cell, now): &(&str, &Cell, f64)| {
-        let (new, old) = if worse { (*now, cell.value) } else { (cell.value, *now) };
+        let (new, old) = if worse {
+            (*now, cell.value)
+        } else {
+            (cell.value, *now)
+        };
         is_worse(new, old, cell.tolerance, more)
     };
-    let mut all: Vec<_> = common_cells(name, series, measured).filter(outside).collect();
-    let far = |cell: &Cell, now: f64| (now.max(f64::MIN_POSITIVE) / cell.value.max(f64::MIN_POSITIVE)).ln().abs();
+    let mut all: Vec<_> = common_cells(name, series, measured)
+        .filter(outside)
+        .collect();
+    let far = |cell: &Cell, now: f64| {
+        (now.max(f64::MIN_POSITIVE) / cell.value.max(f64::MIN_POSITIVE))
+            .ln()
+            .abs()
+    };
     all.sort_by(|a, b| far(b.1, b.2).total_cmp(&far(a.1, a.2)));
     let line = |(place, cell, now): &(&str, &Cell, f64)| {
         let limit = tolerance_limit(cell, more == worse);
         let (word, unit) = (if more == worse { "least" } else { "most" }, &series.unit);
         let (now, then) = (figure_text(*now, unit), figure_text(cell.value, unit));
-        let with = if worse { format!(", expected at {word} {}", figure_text(limit, unit)) } else { String::new() };
-        format!("{name} {place}: {now}, baseline {then} +-{:.1} %{with}", cell.tolerance * 100.0)
+        let with = if worse {
+            format!(", expected at {word} {}", figure_text(limit, unit))
+        } else {
+            String::new()
+        };
+        format!(
+            "{name} {place}: {now}, baseline {then} +-{:.1} %{with}",
+            cell.tolerance * 100.0
+        )
     };
     let (first, others) = all.split_first()?;
     let rest = if others.is_empty() {
@@ -203,7 +285,11 @@ fn deviation_finding(name: &str, series: &Expected, measured: &Figures, worse: b
 
 /// The figure at the limit of the tolerance.
 fn tolerance_limit(cell: &Cell, below: bool) -> f64 {
-    if below { cell.value / (1.0 + cell.tolerance) } else { cell.value * (1.0 + cell.tolerance) }
+    if below {
+        cell.value / (1.0 + cell.tolerance)
+    } else {
+        cell.value * (1.0 + cell.tolerance)
+    }
 }
 
 fn figure_text(value: f64, unit: &str) -> String {
@@ -215,9 +301,22 @@ fn figure_text(value: f64, unit: &str) -> String {
 
 fn changes_finding(changes: &[Change]) -> Option<Finding> {
     let (first, others) = changes.split_first()?;
-    let rest = if others.is_empty() { String::new() } else { format!("; and {} more", others.len()) };
-    let finding = Code::BaselineChanged.finding(Severity::Info, Subject::Machine, format!("{first}{rest}"));
-    Some(finding.seen_all(others.iter().take(MAX_EVIDENCE).map(ToString::to_string).collect()))
+    let rest = if others.is_empty() {
+        String::new()
+    } else {
+        format!("; and {} more", others.len())
+    };
+    let finding =
+        Code::BaselineChanged.finding(Severity::Info, Subject::Machine, format!("{first}{rest}"));
+    Some(
+        finding.seen_all(
+            others
+                .iter()
+                .take(MAX_EVIDENCE)
+                .map(ToString::to_string)
+                .collect(),
+        ),
+    )
 }
 
 /// The finding if the report's verdict is worse than the baseline's.
@@ -229,8 +328,25 @@ fn worse_verdict_finding(baseline: &Baseline, report: &Report) -> Option<Finding
         Verdict::Fail => Severity::Fail,
         Verdict::Error => Severity::Error,
     };
-    let codes: Vec<_> = report.causes.iter().map(|cause| cause.code.as_str()).collect();
-    let message = format!("the verdict is {}, baseline {}: {}", report.verdict, baseline.verdict, codes.join(", "));
+    let codes: Vec<_> = report
+        .causes
+        .iter()
+        .map(|cause| cause.code.as_str())
+        .collect();
+    let message = format!(
+        "the verdict is {}, baseline {}: {}",
+        report.verdict,
+        baseline.verdict,
+        codes.join(", ")
+    );
     let finding = Code::BaselineChanged.finding(severity, Subject::Machine, message);
-    Some(finding.values(report.verdict.to_string(), baseline.verdict.to_string(), None).seen(report.answer.clone()))
+    Some(
+        finding
+            .values(
+                report.verdict.to_string(),
+                baseline.verdict.to_string(),
+                None,
+            )
+            .seen(report.answer.clone()),
+    )
 }

@@ -25,7 +25,11 @@ impl Driver {
     /// Collects the versions. CUDA's version needs a call into the driver and is added later.
     #[must_use]
     pub fn of(nvidia: &Nvidia) -> Self {
-        let image = nvidia.account.as_ref().ok().and_then(|a| a.as_ref()?.image.as_ref());
+        let image = nvidia
+            .account
+            .as_ref()
+            .ok()
+            .and_then(|a| a.as_ref()?.image.as_ref());
         let loaded = nvidia.loaded.as_ref().ok().and_then(Option::as_ref);
         Self {
             module: loaded.map(|l| l.version.clone()),
@@ -47,7 +51,12 @@ fn version(library: &ReadResult<Option<Library>>) -> Option<String> {
 
 /// The version that runs on the GPUs; before their first use, the one that the kernel would load.
 fn gsp(nvidia: &Nvidia) -> Option<String> {
-    let mut running: Vec<_> = nvidia.gpus.iter().flatten().filter_map(|(_, gpu)| gpu.firmware.clone()).collect();
+    let mut running: Vec<_> = nvidia
+        .gpus
+        .iter()
+        .flatten()
+        .filter_map(|(_, gpu)| gpu.firmware.clone())
+        .collect();
     running.sort();
     running.dedup();
     if !running.is_empty() {
@@ -55,7 +64,10 @@ fn gsp(nvidia: &Nvidia) -> Option<String> {
     }
     let loaded = nvidia.loaded.as_ref().ok()?.as_ref()?;
     let found = nvidia.firmware.as_ref().ok()?;
-    found.iter().find(|version| **version == loaded.version).cloned()
+    found
+        .iter()
+        .find(|version| **version == loaded.version)
+        .cloned()
 }
 
 #[cfg(test)]
@@ -67,8 +79,14 @@ mod tests {
     fn versions_are_gathered_from_the_loaded_driver() {
         let driver = Driver::of(&nvidia("555.58.02", 2));
         assert_eq!(driver.module.as_deref(), Some("555.58.02"));
-        assert_eq!((driver.userspace.as_deref(), driver.gsp.as_deref()), (Some("555.58.02"), Some("555.58.02")));
-        assert_eq!((driver.nccl.as_deref(), driver.cuda), (Some("2.29.7"), None));
+        assert_eq!(
+            (driver.userspace.as_deref(), driver.gsp.as_deref()),
+            (Some("555.58.02"), Some("555.58.02"))
+        );
+        assert_eq!(
+            (driver.nccl.as_deref(), driver.cuda),
+            (Some("2.29.7"), None)
+        );
     }
 
     #[test]
@@ -80,7 +98,10 @@ mod tests {
             gpus.values_mut().next().unwrap().firmware = Some("550.163.01".into());
         }
         let driver = Driver::of(&seen);
-        assert_eq!((driver.userspace, driver.nccl.as_deref()), (None, Some("2.22.3")));
+        assert_eq!(
+            (driver.userspace, driver.nccl.as_deref()),
+            (None, Some("2.22.3"))
+        );
         assert_eq!(driver.gsp.as_deref(), Some("550.163.01, 555.58.02"));
     }
 }

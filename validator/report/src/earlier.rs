@@ -10,19 +10,50 @@ use outcome::platform::Pair;
 const MORE: [&str; 2] = [" more of this kind", " more like it"];
 /// The words in a finding's cause that say more exactly what is wrong, as clause.
 const CLAUSES: &[(Code, &str, &str)] = &[
-    (Code::P2pUnsupported, "stock driver", "the stock driver refuses it"),
-    (Code::P2pUnsupported, "registry key", "a registry key of the driver switches it off"),
-    (Code::P2pUnsupported, "too far apart", "the driver finds the GPUs too far apart"),
-    (Code::P2pWrongData, "dropped", "what is written to the peer does not arrive"),
-    (Code::P2pWrongData, "reads of", "reads of the peer give other data"),
-    (Code::P2pWrongData, "bits are flipped", "bits arrive flipped"),
+    (
+        Code::P2pUnsupported,
+        "stock driver",
+        "the stock driver refuses it",
+    ),
+    (
+        Code::P2pUnsupported,
+        "registry key",
+        "a registry key of the driver switches it off",
+    ),
+    (
+        Code::P2pUnsupported,
+        "too far apart",
+        "the driver finds the GPUs too far apart",
+    ),
+    (
+        Code::P2pWrongData,
+        "dropped",
+        "what is written to the peer does not arrive",
+    ),
+    (
+        Code::P2pWrongData,
+        "reads of",
+        "reads of the peer give other data",
+    ),
+    (
+        Code::P2pWrongData,
+        "bits are flipped",
+        "bits arrive flipped",
+    ),
 ];
 
 /// Adds to each finding of an earlier report what it is about.
 pub(super) fn complete(report: &mut Report) {
     let gpus = report.gpus.len();
-    let of_fabric = report.fabric.iter_mut().flat_map(|fabric| &mut fabric.findings);
-    let findings = report.tests.iter_mut().flat_map(|test| &mut test.findings).chain(of_fabric);
+    let of_fabric = report
+        .fabric
+        .iter_mut()
+        .flat_map(|fabric| &mut fabric.findings);
+    let findings = report
+        .tests
+        .iter_mut()
+        .flat_map(|test| &mut test.findings)
+        .chain(of_fabric);
     for finding in findings.filter(|finding| finding.about.is_none()) {
         complete_finding(finding, gpus);
     }
@@ -33,10 +64,18 @@ fn complete_finding(finding: &mut FindingEntry, gpus: usize) {
     let (message, cause) = (finding.message.to_string(), finding.cause.to_string());
     finding.about = Some(all_pairs(&subject, gpus).unwrap_or_else(|| subject_of(&subject)));
     if MORE.iter().any(|ending| message.ends_with(ending)) {
-        let lines = finding.evidence.iter().filter_map(|line| line.split(':').next());
-        finding.represents = lines.map(subject_of).filter(|subject| !subject.named_pairs().is_empty()).collect();
+        let lines = finding
+            .evidence
+            .iter()
+            .filter_map(|line| line.split(':').next());
+        finding.represents = lines
+            .map(subject_of)
+            .filter(|subject| !subject.named_pairs().is_empty())
+            .collect();
     }
-    let clause = CLAUSES.iter().find(|(code, words, _)| finding.is(*code) && cause.contains(words));
+    let clause = CLAUSES
+        .iter()
+        .find(|(code, words, _)| finding.is(*code) && cause.contains(words));
     finding.clause = clause.map(|(.., clause)| Words::from(*clause));
 }
 
@@ -62,7 +101,13 @@ mod tests {
     use outcome::finding::Severity;
     use outcome::platform::Host;
 
-    fn earlier(code: Code, subject: &str, message: &str, cause: &str, evidence: &[&str]) -> FindingEntry {
+    fn earlier(
+        code: Code,
+        subject: &str,
+        message: &str,
+        cause: &str,
+        evidence: &[&str],
+    ) -> FindingEntry {
         let finding = code.finding(Severity::Fail, Subject::Machine, message);
         let mut entry = FindingEntry::of(&finding, &Host::default());
         entry.subject = subject.into();
@@ -83,12 +128,39 @@ mod tests {
         );
         assert_eq!(entry.about(), &Subject::from(Pair::of(0, 1)));
         assert_eq!(entry.represents, [Subject::from(Pair::of(1, 0))]);
-        assert_eq!(entry.clause.unwrap(), "what is written to the peer does not arrive");
-        let all = earlier(Code::P2pUnsupported, "6 pairs (GPU 0 -> 1, ..)", "no", "", &[]);
+        assert_eq!(
+            entry.clause.unwrap(),
+            "what is written to the peer does not arrive"
+        );
+        let all = earlier(
+            Code::P2pUnsupported,
+            "6 pairs (GPU 0 -> 1, ..)",
+            "no",
+            "",
+            &[],
+        );
         assert_eq!(all.about().named_pairs().len(), 6);
-        assert_eq!(all_pairs("16256 pairs (GPU 0 -> 1, ..)", 128).unwrap().named_pairs().len(), 16256);
-        assert_eq!(all_pairs("899970000 pairs (GPU 0 -> 1, ..)", 30_000), None, "it would take 14 GB");
-        assert_eq!(earlier(Code::NcclSlow, "all_reduce", "slow", "", &[]).about().to_string(), "all_reduce");
-        assert_eq!(earlier(Code::GpuXid, "GPU 2", "x", "", &[]).about(), &Subject::from(GpuId::new(2)));
+        assert_eq!(
+            all_pairs("16256 pairs (GPU 0 -> 1, ..)", 128)
+                .unwrap()
+                .named_pairs()
+                .len(),
+            16256
+        );
+        assert_eq!(
+            all_pairs("899970000 pairs (GPU 0 -> 1, ..)", 30_000),
+            None,
+            "it would take 14 GB"
+        );
+        assert_eq!(
+            earlier(Code::NcclSlow, "all_reduce", "slow", "", &[])
+                .about()
+                .to_string(),
+            "all_reduce"
+        );
+        assert_eq!(
+            earlier(Code::GpuXid, "GPU 2", "x", "", &[]).about(),
+            &Subject::from(GpuId::new(2))
+        );
     }
 }

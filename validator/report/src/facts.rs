@@ -45,7 +45,10 @@ pub(super) fn facts(report: &Report) -> Facts {
     }
     let mut given: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for word in machine.cmdline.iter().flat_map(|line| words(line)) {
-        given.entry(word.key).or_default().push(word.value.unwrap_or_else(|| "set".to_owned()));
+        given
+            .entry(word.key)
+            .or_default()
+            .push(word.value.unwrap_or_else(|| "set".to_owned()));
     }
     for (key, values) in given {
         put(format!("cmdline.{key}"), Some(values.join(" ")));
@@ -57,17 +60,29 @@ pub(super) fn facts(report: &Report) -> Facts {
             ("name", gpu.name.clone()),
             ("uuid", gpu.uuid.clone()),
             ("vbios", gpu.vbios.clone()),
-            ("bar1", gpu.bar1_bytes.map(|bytes| format!("{} MiB", bytes >> 20))),
+            (
+                "bar1",
+                gpu.bar1_bytes.map(|bytes| format!("{} MiB", bytes >> 20)),
+            ),
             ("numa", gpu.numa.map(|node| node.to_string())),
-            ("link.lanes", link.map(|link| format!("{} of {}", link.width, link.max_width))),
+            (
+                "link.lanes",
+                link.map(|link| format!("{} of {}", link.width, link.max_width)),
+            ),
             // The present rate is lower when the link is idle: only the tests under load judge it.
-            ("link.fastest", link.map(|link| format!("{} GT/s", link.max_gts))),
+            (
+                "link.fastest",
+                link.map(|link| format!("{} GT/s", link.max_gts)),
+            ),
         ] {
             put(format!("gpu.{number}.{name}"), value);
         }
     }
     if let Some(fabric) = &report.fabric {
-        put("processors".to_owned(), Some(fabric.cpus.online.to_string()));
+        put(
+            "processors".to_owned(),
+            Some(fabric.cpus.online.to_string()),
+        );
         put("lockdown".to_owned(), fabric.lockdown.clone());
         for device in &fabric.devices {
             put(format!("acs.{}", device.bdf), acs(device));
@@ -78,21 +93,30 @@ pub(super) fn facts(report: &Report) -> Facts {
 
 /// The state of the IOMMU: `off`, `identity`, `translated`, `unknown`.
 pub(super) fn iommu(report: &Report) -> Option<String> {
-    let mode = report.machine.bound_to.iommu.or_else(|| Some(report.fabric.as_ref()?.iommu.mode))?;
+    let mode = report
+        .machine
+        .bound_to
+        .iommu
+        .or_else(|| Some(report.fabric.as_ref()?.iommu.mode))?;
     Some(format!("{mode:?}").to_lowercase())
 }
 
 /// The words of the kernel command line about the IOMMU, and about what firstlight does to the fabric, unchanged.
 pub(super) fn iommu_words(report: &Report) -> String {
     let all = report.machine.cmdline.iter().flat_map(|line| words(line));
-    let about = all.filter(|word| word.key.contains("iommu") || word.key.starts_with("firstlight.fabric."));
-    let shown: Vec<_> = about.map(|word| word.key + &word.value.map(|v| format!("={v}")).unwrap_or_default()).collect();
+    let about =
+        all.filter(|word| word.key.contains("iommu") || word.key.starts_with("firstlight.fabric."));
+    let shown: Vec<_> = about
+        .map(|word| word.key + &word.value.map(|v| format!("={v}")).unwrap_or_default())
+        .collect();
     shown.join(" ")
 }
 
 /// The models of the GPUs in their order, which figures by GPU number need.
 pub(super) fn models(gpus: &[Gpu]) -> Vec<String> {
-    gpus.iter().map(|gpu| gpu.name.clone().unwrap_or_else(|| gpu.device.clone())).collect()
+    gpus.iter()
+        .map(|gpu| gpu.name.clone().unwrap_or_else(|| gpu.device.clone()))
+        .collect()
 }
 
 /// Models as text: `8 x NVIDIA H200`, or each of them.
@@ -110,14 +134,19 @@ pub(super) fn models_text(models: &[String]) -> String {
 pub(super) fn identity(report: &Report) -> Option<String> {
     let gpus = || {
         let ids: Option<BTreeSet<_>> = report.gpus.iter().map(|gpu| gpu.uuid.as_deref()).collect();
-        ids.filter(|ids| !ids.is_empty()).map(|ids| ids.into_iter().collect::<Vec<_>>().join(" "))
+        ids.filter(|ids| !ids.is_empty())
+            .map(|ids| ids.into_iter().collect::<Vec<_>>().join(" "))
     };
     report.machine.machine_id.clone().or_else(gpus)
 }
 
 fn acs(device: &Device) -> Option<String> {
     let set = &device.acs.as_ref()?.enabled;
-    Some(if set.is_empty() { "off".to_owned() } else { set.join(" ") })
+    Some(if set.is_empty() {
+        "off".to_owned()
+    } else {
+        set.join(" ")
+    })
 }
 
 /// A fact that changed; `null` for a side that does not have it.
@@ -134,15 +163,32 @@ pub struct Change {
 /// The facts that differ from `then`; the facts in `varying` are not compared.
 pub(super) fn changes(then: &Facts, varying: &BTreeSet<String>, report: &Report) -> Vec<Change> {
     let now = facts(report);
-    let names: BTreeSet<_> = then.keys().chain(now.keys()).filter(|name| !varying.contains(*name)).collect();
-    let change =
-        |what: &String| Change { what: what.clone(), then: then.get(what).cloned(), now: now.get(what).cloned() };
-    names.into_iter().map(change).filter(|change| change.then != change.now).collect()
+    let names: BTreeSet<_> = then
+        .keys()
+        .chain(now.keys())
+        .filter(|name| !varying.contains(*name))
+        .collect();
+    let change = |what: &String| Change {
+        what: what.clone(),
+        then: then.get(what).cloned(),
+        now: now.get(what).cloned(),
+    };
+    names
+        .into_iter()
+        .map(change)
+        .filter(|change| change.then != change.now)
+        .collect()
 }
 
 impl fmt::Display for Change {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let word = |value: &Option<String>| value.clone().unwrap_or_else(|| "none".to_owned());
-        write!(f, "{}: {}, baseline {}", self.what, word(&self.now), word(&self.then))
+        write!(
+            f,
+            "{}: {}, baseline {}",
+            self.what,
+            word(&self.now),
+            word(&self.then)
+        )
     }
 }

@@ -32,16 +32,32 @@ pub(super) type Figures = BTreeMap<String, Series>;
 pub(super) fn figures(report: &Report) -> Figures {
     let mut all = Figures::new();
     for test in &report.tests {
-        for matrix in test.matrices.iter().filter(|m| is_larger_better(&m.unit).is_some() && !of_host_clock(m)) {
-            add_series(&mut all, format!("{}/{}", test.id, matrix.name), matrix_series(matrix));
+        for matrix in test
+            .matrices
+            .iter()
+            .filter(|m| is_larger_better(&m.unit).is_some() && !of_host_clock(m))
+        {
+            add_series(
+                &mut all,
+                format!("{}/{}", test.id, matrix.name),
+                matrix_series(matrix),
+            );
         }
-        test.tables.iter().for_each(|table| add_table_series(&mut all, test, table));
+        test.tables
+            .iter()
+            .for_each(|table| add_table_series(&mut all, test, table));
     }
     all
 }
 
 fn of_host_clock(matrix: &Matrix) -> bool {
-    matches!(matrix.metric(), Some(Metric::SmallCopy { clock: Clock::Host, .. }))
+    matches!(
+        matrix.metric(),
+        Some(Metric::SmallCopy {
+            clock: Clock::Host,
+            ..
+        })
+    )
 }
 
 /// Whether a larger value is better for this unit; `None` for a unit that is not compared.
@@ -90,15 +106,40 @@ fn add_series(all: &mut Figures, name: String, series: Series) {
 fn matrix_series(matrix: &Matrix) -> Series {
     let row = |(row, values): (&String, &Vec<Option<f64>>)| {
         let cell = |(column, value): (&String, &Option<f64>)| {
-            Some((format!("{row} -> {column}"), value.filter(|value| is_figure(*value, &matrix.unit))?))
+            Some((
+                format!("{row} -> {column}"),
+                value.filter(|value| is_figure(*value, &matrix.unit))?,
+            ))
         };
-        matrix.columns.iter().zip(values).filter_map(cell).collect::<Vec<_>>()
+        matrix
+            .columns
+            .iter()
+            .zip(values)
+            .filter_map(cell)
+            .collect::<Vec<_>>()
     };
-    let cells = matrix.rows.iter().zip(&matrix.values).flat_map(row).collect();
+    let cells = matrix
+        .rows
+        .iter()
+        .zip(&matrix.values)
+        .flat_map(row)
+        .collect();
     // Some use host memory, or all links at the same time.
     let shared = matrix.metric().is_some_and(Metric::is_shared);
-    let tolerance = tolerance(&matrix.unit, if shared { STAGED.spread } else { BANDWIDTH.spread });
-    Series { unit: matrix.unit.clone(), tolerance, of_pairs: true, cells }
+    let tolerance = tolerance(
+        &matrix.unit,
+        if shared {
+            STAGED.spread
+        } else {
+            BANDWIDTH.spread
+        },
+    );
+    Series {
+        unit: matrix.unit.clone(),
+        tolerance,
+        of_pairs: true,
+        cells,
+    }
 }
 
 /// The series of one table, each from one of its columns.
@@ -120,10 +161,20 @@ impl TableSeries<'_> {
         figure: fn(&R) -> Option<f64>,
     ) {
         let Column { heading, unit } = column;
-        let cell = |row| Some((key(row), figure(row).filter(|value| is_figure(*value, unit))?));
+        let cell = |row| {
+            Some((
+                key(row),
+                figure(row).filter(|value| is_figure(*value, unit))?,
+            ))
+        };
         let cells = with_unique_keys(rows.filter_map(cell));
         let tolerance = tolerance(unit, self.spread);
-        let series = Series { unit: unit.to_owned(), tolerance, of_pairs: false, cells };
+        let series = Series {
+            unit: unit.to_owned(),
+            tolerance,
+            of_pairs: false,
+            cells,
+        };
         add_series(self.all, format!("{}/{heading}", self.name), series);
     }
 }
@@ -141,27 +192,52 @@ fn add_table_series(all: &mut Figures, test: &TestEntry, table: &Table) {
     match table.as_ref() {
         Table::BySize(rows) => {
             let key = |row: &BySizeRow| format!("{} {}", row.pair, row.bytes);
-            series.add(BySizeRow::COPY_ENGINE, rows.iter(), key, |row| row.copy_engine);
+            series.add(BySizeRow::COPY_ENGINE, rows.iter(), key, |row| {
+                row.copy_engine
+            });
             series.add(BySizeRow::KERNEL, rows.iter(), key, |row| row.kernel);
         }
         Table::Together(rows) => {
-            series.add(TogetherRow::MEASURED, rows.iter(), |row| row.pattern.clone(), |row| row.measured);
+            series.add(
+                TogetherRow::MEASURED,
+                rows.iter(),
+                |row| row.pattern.clone(),
+                |row| row.measured,
+            );
         }
         Table::AllReduce(rows) => {
             let key = |row: &AllReduceRow| format!("{} {} {}", row.gpus, row.bytes, row.kind);
             series.add(AllReduceRow::MEDIAN, rows.iter(), key, |row| row.median);
         }
         Table::Products(rows) => {
-            series.add(ProductsRow::RATE, rows.iter(), |row| row.gpu.to_string(), |row| Some(row.rate));
+            series.add(
+                ProductsRow::RATE,
+                rows.iter(),
+                |row| row.gpu.to_string(),
+                |row| Some(row.rate),
+            );
         }
         Table::Calls(_, rows) => {
-            let key = |row: &CallRow| format!("{} {} {} {}", row.collective, row.bytes, row.data, row.redop);
+            let key = |row: &CallRow| {
+                format!(
+                    "{} {} {} {}",
+                    row.collective, row.bytes, row.data, row.redop
+                )
+            };
             let small = || rows.iter().filter(|row| row.bytes < LARGE);
-            series.add(CallRow::OUT_OF_PLACE_TIME, small(), key, |row| Some(row.out_of_place_us));
-            series.add(CallRow::IN_PLACE_TIME, small(), key, |row| Some(row.in_place_us));
+            series.add(CallRow::OUT_OF_PLACE_TIME, small(), key, |row| {
+                Some(row.out_of_place_us)
+            });
+            series.add(CallRow::IN_PLACE_TIME, small(), key, |row| {
+                Some(row.in_place_us)
+            });
             let large = || rows.iter().filter(|row| row.bytes >= LARGE);
-            series.add(CallRow::OUT_OF_PLACE_BUSBW, large(), key, |row| Some(row.out_of_place_busbw));
-            series.add(CallRow::IN_PLACE_BUSBW, large(), key, |row| Some(row.in_place_busbw));
+            series.add(CallRow::OUT_OF_PLACE_BUSBW, large(), key, |row| {
+                Some(row.out_of_place_busbw)
+            });
+            series.add(CallRow::IN_PLACE_BUSBW, large(), key, |row| {
+                Some(row.in_place_busbw)
+            });
         }
         _ => {}
     }
@@ -173,7 +249,14 @@ fn with_unique_keys(cells: impl Iterator<Item = (String, f64)>) -> Vec<(String, 
     let one = |(key, value): (String, f64)| {
         let count = seen.entry(key.clone()).or_default();
         *count += 1;
-        (if *count > 1 { format!("{key} #{count}") } else { key }, value)
+        (
+            if *count > 1 {
+                format!("{key} #{count}")
+            } else {
+                key
+            },
+            value,
+        )
     };
     cells.map(one).collect()
 }

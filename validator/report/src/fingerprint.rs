@@ -51,7 +51,13 @@ pub struct BoundGpu {
 impl BoundTo {
     /// Collects it from the read data.
     #[must_use]
-    pub fn of(identity: &Identity, driver: &Driver, hash: &ModuleHash, gpus: &[Gpu], fabric: Option<&Fabric>) -> Self {
+    pub fn of(
+        identity: &Identity,
+        driver: &Driver,
+        hash: &ModuleHash,
+        gpus: &[Gpu],
+        fabric: Option<&Fabric>,
+    ) -> Self {
         let bound = |g: &Gpu| BoundGpu {
             uuid: g.uuid.clone(),
             bdf: g.bdf,
@@ -112,15 +118,27 @@ mod tests {
     fn the_hash_is_that_of_the_sorted_json() {
         let json = r#"{"acs":{"0000:00:01.0":0},"cmdline":"iommu=off","driver":null,"gpus":[],"iommu":"off","kernel":"6.12.107","module_build_id":"ab01","module_srcversion":null}"#;
         assert_eq!(canonical(&bound()), json);
-        let hex: String = Sha256::digest(json).iter().map(|b| format!("{b:02x}")).collect();
+        let hex: String = Sha256::digest(json)
+            .iter()
+            .map(|b| format!("{b:02x}"))
+            .collect();
         assert_eq!(fingerprint(&bound()), hex);
     }
 
     #[test]
     fn a_change_of_module_acs_or_command_line_changes_the_hash() {
-        let acs = BoundTo { acs: Some(BTreeMap::from([("0000:00:01.0".into(), 0x1d)])), ..bound() };
-        let words = BoundTo { cmdline: Some("iommu=pt".into()), ..bound() };
-        let module = BoundTo { module_build_id: Some("ab02".into()), ..bound() };
+        let acs = BoundTo {
+            acs: Some(BTreeMap::from([("0000:00:01.0".into(), 0x1d)])),
+            ..bound()
+        };
+        let words = BoundTo {
+            cmdline: Some("iommu=pt".into()),
+            ..bound()
+        };
+        let module = BoundTo {
+            module_build_id: Some("ab02".into()),
+            ..bound()
+        };
         let all = BTreeSet::from([bound(), acs, words, module].map(|b| fingerprint(&b)));
         assert_eq!(all.len(), 4);
     }

@@ -72,15 +72,29 @@ impl Fleet {
                 Ok(summary) => (Some(summary), None),
                 Err(why) => (None, Some(truncate(&why))),
             };
-            Machine { file, error, summary, differs: Vec::new(), outliers: Vec::new() }
+            Machine {
+                file,
+                error,
+                summary,
+                differs: Vec::new(),
+                outliers: Vec::new(),
+            }
         };
         let mut machines: Vec<_> = files.into_iter().map(machine).collect();
-        let key = |m: &Machine| m.summary.as_ref().map(|s| (s.host.clone(), s.started.clone()));
+        let key = |m: &Machine| {
+            m.summary
+                .as_ref()
+                .map(|s| (s.host.clone(), s.started.clone()))
+        };
         // Files that cannot be read come first.
         machines.sort_by_cached_key(|m| (key(m), m.file.clone()));
         let sweeps = sweeps(&machines);
         sort_worst_first(&mut machines);
-        let mut fleet = Self { schema: FLEET, machines, sweeps };
+        let mut fleet = Self {
+            schema: FLEET,
+            machines,
+            sweeps,
+        };
         fleet.compare_machines();
         fleet
     }
@@ -94,20 +108,35 @@ impl Fleet {
     /// All series that a machine has.
     #[must_use]
     pub fn series(&self) -> BTreeMap<&str, &str> {
-        let all = self.machines.iter().filter_map(|m| m.summary.as_ref()).flat_map(|s| &s.figures);
-        all.map(|(name, span)| (name.as_str(), span.unit.as_str())).collect()
+        let all = self
+            .machines
+            .iter()
+            .filter_map(|m| m.summary.as_ref())
+            .flat_map(|s| &s.figures);
+        all.map(|(name, span)| (name.as_str(), span.unit.as_str()))
+            .collect()
     }
 
     /// Determines the differences and the outliers within each kind of machine.
     fn compare_machines(&mut self) {
         let mut kinds: BTreeMap<(String, bool), Vec<&Summary>> = BTreeMap::new();
         for summary in self.machines.iter().filter_map(|m| m.summary.as_ref()) {
-            kinds.entry((summary.gpus.clone(), summary.recorded)).or_default().push(summary);
+            kinds
+                .entry((summary.gpus.clone(), summary.recorded))
+                .or_default()
+                .push(summary);
         }
-        let kinds: BTreeMap<_, _> = kinds.into_iter().map(|(kind, all)| (kind, MachineKind::of(&all))).collect();
+        let kinds: BTreeMap<_, _> = kinds
+            .into_iter()
+            .map(|(kind, all)| (kind, MachineKind::of(&all)))
+            .collect();
         for machine in &mut self.machines {
-            let Some(summary) = &machine.summary else { continue };
-            let Some(kind) = kinds.get(&(summary.gpus.clone(), summary.recorded)) else { continue };
+            let Some(summary) = &machine.summary else {
+                continue;
+            };
+            let Some(kind) = kinds.get(&(summary.gpus.clone(), summary.recorded)) else {
+                continue;
+            };
             (machine.differs, machine.outliers) = (kind.differs(summary), kind.outliers(summary));
         }
     }
@@ -133,11 +162,19 @@ impl MachineKind {
                 worst.entry(name).or_default().push(span.worst);
             }
         }
-        let usual = counts.into_iter().filter(|(_, count)| count * 2 > all.len());
-        let medians = worst.into_iter().filter(|(_, values)| values.len() >= MIN_MACHINES);
+        let usual = counts
+            .into_iter()
+            .filter(|(_, count)| count * 2 > all.len());
+        let medians = worst
+            .into_iter()
+            .filter(|(_, values)| values.len() >= MIN_MACHINES);
         Self {
-            usual: usual.map(|((name, value), _)| (name, value.to_owned())).collect(),
-            medians: medians.filter_map(|(name, values)| Some((name.to_owned(), median(&values).ok()?))).collect(),
+            usual: usual
+                .map(|((name, value), _)| (name, value.to_owned()))
+                .collect(),
+            medians: medians
+                .filter_map(|(name, values)| Some((name.to_owned(), median(&values).ok()?)))
+                .collect(),
         }
     }
 
@@ -152,7 +189,12 @@ impl MachineKind {
     fn outliers(&self, summary: &Summary) -> Vec<(String, f64, f64)> {
         let outlier = |(name, span): (&String, &Span)| {
             let usual = *self.medians.get(name)?;
-            let worse = is_worse(span.worst, usual, span.tolerance, is_larger_better(&span.unit)?);
+            let worse = is_worse(
+                span.worst,
+                usual,
+                span.tolerance,
+                is_larger_better(&span.unit)?,
+            );
             worse.then(|| (name.clone(), span.worst, usual))
         };
         summary.figures.iter().filter_map(outlier).collect()
@@ -163,33 +205,53 @@ impl MachineKind {
 fn sort_worst_first(machines: &mut [Machine]) {
     let summaries = machines.iter().filter_map(|m| m.summary.as_ref());
     let newest: BTreeMap<_, _> = summaries.map(|s| (s.host.clone(), s.verdict)).collect();
-    machines.sort_by_key(|m| match m.summary.as_ref().and_then(|s| newest.get(&s.host)) {
-        None => 0,
-        Some(Verdict::Error) => 1,
-        Some(Verdict::Fail) => 2,
-        Some(Verdict::Degraded) => 3,
-        Some(Verdict::Pass) => 4,
-    });
+    machines.sort_by_key(
+        |m| match m.summary.as_ref().and_then(|s| newest.get(&s.host)) {
+            None => 0,
+            Some(Verdict::Error) => 1,
+            Some(Verdict::Fail) => 2,
+            Some(Verdict::Degraded) => 3,
+            Some(Verdict::Pass) => 4,
+        },
+    );
 }
 
 /// Machines with reports of several IOMMU settings.
 fn sweeps(machines: &[Machine]) -> Vec<Sweep> {
     let mut by: BTreeMap<(&str, &str), BTreeMap<&str, &Machine>> = BTreeMap::new();
     for machine in machines {
-        let Some(summary) = machine.summary.as_ref().filter(|summary| !summary.identity.is_empty()) else {
+        let Some(summary) = machine
+            .summary
+            .as_ref()
+            .filter(|summary| !summary.identity.is_empty())
+        else {
             continue;
         };
         // The later one replaces the earlier one.
-        by.entry((&summary.identity, &summary.gpus)).or_default().insert(&summary.setting, machine);
+        by.entry((&summary.identity, &summary.gpus))
+            .or_default()
+            .insert(&summary.setting, machine);
     }
-    by.into_values().filter(|settings| settings.len() > 1).map(|settings| sweep(&settings)).collect()
+    by.into_values()
+        .filter(|settings| settings.len() > 1)
+        .map(|settings| sweep(&settings))
+        .collect()
 }
 
 fn sweep(settings: &BTreeMap<&str, &Machine>) -> Sweep {
-    let all: Vec<_> = settings.values().filter_map(|m| Some((m.file.clone(), m.summary.as_ref()?))).collect();
+    let all: Vec<_> = settings
+        .values()
+        .filter_map(|m| Some((m.file.clone(), m.summary.as_ref()?)))
+        .collect();
     let best = |name: &str, unit: &str| {
-        let medians = all.iter().filter_map(|(_, s)| Some(s.figures.get(name)?.median));
-        medians.reduce(if is_larger_better(unit) == Some(true) { f64::max } else { f64::min })
+        let medians = all
+            .iter()
+            .filter_map(|(_, s)| Some(s.figures.get(name)?.median));
+        medians.reduce(if is_larger_better(unit) == Some(true) {
+            f64::max
+        } else {
+            f64::min
+        })
     };
     let setting = |(file, summary): &(String, &Summary)| Setting {
         setting: summary.setting.clone(),
@@ -201,11 +263,21 @@ fn sweep(settings: &BTreeMap<&str, &Machine>) -> Sweep {
             .iter()
             .filter_map(|(name, span)| {
                 let best = best(name, &span.unit).filter(|best| *best > 0.0)?;
-                let ratio = if is_larger_better(&span.unit)? { span.median / best } else { best / span.median };
+                let ratio = if is_larger_better(&span.unit)? {
+                    span.median / best
+                } else {
+                    best / span.median
+                };
                 Some((name.clone(), (span.clone(), ratio)))
             })
             .collect(),
     };
-    let host = all.first().map(|(_, summary)| summary.host.clone()).unwrap_or_default();
-    Sweep { host, settings: all.iter().map(setting).collect() }
+    let host = all
+        .first()
+        .map(|(_, summary)| summary.host.clone())
+        .unwrap_or_default();
+    Sweep {
+        host,
+        settings: all.iter().map(setting).collect(),
+    }
 }

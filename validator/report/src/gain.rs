@@ -32,21 +32,45 @@ impl Gain {
     /// From a row of a report's table; `None` if a figure is missing.
     #[must_use]
     pub fn read(row: &GainRow) -> Option<Self> {
-        let GainRow { bytes, off_us, on_us, off_gb_s, on_gb_s, speedup, spread_us } = *row;
-        let whole = [off_us, on_us, off_gb_s, on_gb_s, speedup].into_iter().all(f64::is_finite);
-        whole.then_some(Self { bytes, off_us, on_us, off_gb_s, on_gb_s, speedup, slower: false, spread_us })
+        let GainRow {
+            bytes,
+            off_us,
+            on_us,
+            off_gb_s,
+            on_gb_s,
+            speedup,
+            spread_us,
+        } = *row;
+        let whole = [off_us, on_us, off_gb_s, on_gb_s, speedup]
+            .into_iter()
+            .all(f64::is_finite);
+        whole.then_some(Self {
+            bytes,
+            off_us,
+            on_us,
+            off_gb_s,
+            on_gb_s,
+            speedup,
+            slower: false,
+            spread_us,
+        })
     }
 
     /// Whether the arms differ by more than the communicators of both do.
     #[must_use]
     pub fn is_difference(&self) -> bool {
-        self.spread_us.is_none_or(|spread| (self.off_us - self.on_us).abs() > spread)
+        self.spread_us
+            .is_none_or(|spread| (self.off_us - self.on_us).abs() > spread)
     }
 
     /// `+43 %`, or `no difference`.
     #[must_use]
     pub fn text(&self) -> String {
-        if self.is_difference() { percent(self.speedup) } else { "no difference".to_owned() }
+        if self.is_difference() {
+            percent(self.speedup)
+        } else {
+            "no difference".to_owned()
+        }
     }
 }
 

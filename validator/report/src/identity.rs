@@ -26,13 +26,24 @@ impl ReportIdentity {
     /// The part of `identity` that `how` allows; a value that could not be read is `None`.
     #[must_use]
     pub fn of(identity: &Identity, how: IdentityPolicy) -> Self {
-        let Identity { host, machine_id, serial, .. } = identity;
+        let Identity {
+            host,
+            machine_id,
+            serial,
+            ..
+        } = identity;
         match how {
             IdentityPolicy::Off => Self::default(),
-            IdentityPolicy::Hashed => {
-                Self { host: host.clone(), machine_id: machine_id.as_deref().and_then(hashed), serial: None }
-            }
-            IdentityPolicy::Full => Self { host: host.clone(), machine_id: machine_id.clone(), serial: serial.clone() },
+            IdentityPolicy::Hashed => Self {
+                host: host.clone(),
+                machine_id: machine_id.as_deref().and_then(hashed),
+                serial: None,
+            },
+            IdentityPolicy::Full => Self {
+                host: host.clone(),
+                machine_id: machine_id.clone(),
+                serial: serial.clone(),
+            },
         }
     }
 }
@@ -61,16 +72,33 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let id = "0123456789abcdef0123456789abcdef";
         let mut identity = read(&Root::new(dir.path()));
-        assert_eq!(ReportIdentity::of(&identity, IdentityPolicy::Full), ReportIdentity::default());
+        assert_eq!(
+            ReportIdentity::of(&identity, IdentityPolicy::Full),
+            ReportIdentity::default()
+        );
         let some = |text: &str| Some(text.to_owned());
-        (identity.host, identity.machine_id, identity.serial) = (some("node7"), some(id), some("S-42"));
+        (identity.host, identity.machine_id, identity.serial) =
+            (some("node7"), some(id), some("S-42"));
         let full = ReportIdentity::of(&identity, IdentityPolicy::Full);
-        assert_eq!(full, ReportIdentity { host: some("node7"), machine_id: some(id), serial: some("S-42") });
+        assert_eq!(
+            full,
+            ReportIdentity {
+                host: some("node7"),
+                machine_id: some(id),
+                serial: some("S-42")
+            }
+        );
         let less = ReportIdentity::of(&identity, IdentityPolicy::Hashed);
         // HMAC-SHA256 of "firstlight" with that key, as `openssl dgst -sha256 -hmac` prints it.
         let hash = less.machine_id.as_deref().unwrap();
-        assert_eq!((less.host.as_deref(), hash.len(), less.serial), (Some("node7"), 32, None));
+        assert_eq!(
+            (less.host.as_deref(), hash.len(), less.serial),
+            (Some("node7"), 32, None)
+        );
         assert_eq!(hash, "0c0f51ad713af448fb4b0c0790d41161");
-        assert_eq!(ReportIdentity::of(&identity, IdentityPolicy::Off), ReportIdentity::default());
+        assert_eq!(
+            ReportIdentity::of(&identity, IdentityPolicy::Off),
+            ReportIdentity::default()
+        );
     }
 }

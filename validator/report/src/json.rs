@@ -2,7 +2,10 @@
 //! many values it has. Nothing of the document is kept, so the check needs little memory whatever the document contains.
 
 use outcome::text::{shown, size};
-use serde::de::{DeserializeOwned, DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::{
+    DeserializeOwned, DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess,
+    Visitor,
+};
 use std::collections::HashSet;
 use std::collections::hash_map::RandomState;
 use std::fmt;
@@ -36,11 +39,21 @@ pub(super) enum Refused {
 ///
 /// # Errors
 /// See [`Refused`].
-pub(super) fn document<T: DeserializeOwned>(bytes: &[u8], schema: &str, known: &[&str]) -> Result<T, Refused> {
+pub(super) fn document<T: DeserializeOwned>(
+    bytes: &[u8],
+    schema: &str,
+    known: &[&str],
+) -> Result<T, Refused> {
     let mut seen = Seen::default();
     let mut from = serde_json::Deserializer::from_slice(bytes);
-    let checked = Checked { seen: &mut seen, part: Part::Whole(known) }.deserialize(&mut from);
-    checked.and_then(|()| from.end()).map_err(|e| Refused::NotJson(line(&e)))?;
+    let checked = Checked {
+        seen: &mut seen,
+        part: Part::Whole(known),
+    }
+    .deserialize(&mut from);
+    checked
+        .and_then(|()| from.end())
+        .map_err(|e| Refused::NotJson(line(&e)))?;
     if seen.schema.as_ref().is_none_or(|read| read != schema) {
         return Err(Refused::Schema(match seen.schema {
             Some(read) => format!("{:?}", read.chars().take(LONGEST).collect::<String>()),
@@ -102,7 +115,8 @@ impl Checked<'_> {
         if !matches!(self.part, Part::Skipped) {
             self.seen.memory += VALUE + more;
             if self.seen.memory > MOST_MEMORY {
-                self.seen.wrong(|| format!("more values than fit into {}", size(MOST_MEMORY as u64)));
+                self.seen
+                    .wrong(|| format!("more values than fit into {}", size(MOST_MEMORY as u64)));
             }
         }
     }
@@ -136,13 +150,20 @@ impl<'de> Visitor<'de> for Checked<'_> {
         self.count(OBJECT);
         let mut keys = Keys::default();
         loop {
-            let key = Key { keys: &mut keys, within: &self, duplicate: None };
-            let Some((part, duplicate)) = map.next_key_seed(key)? else { return Ok(()) };
+            let key = Key {
+                keys: &mut keys,
+                within: &self,
+                duplicate: None,
+            };
+            let Some((part, duplicate)) = map.next_key_seed(key)? else {
+                return Ok(());
+            };
             if let Some(key) = duplicate {
                 self.seen.wrong(|| format!("duplicate key {key:?}"));
             }
             if keys.hashes.len() > MOST_KEYS {
-                self.seen.wrong(|| format!("an object with more than {MOST_KEYS} keys"));
+                self.seen
+                    .wrong(|| format!("an object with more than {MOST_KEYS} keys"));
                 // Nothing more is remembered of it.
                 map.next_value::<IgnoredAny>()?;
                 while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
@@ -150,7 +171,10 @@ impl<'de> Visitor<'de> for Checked<'_> {
             }
             self.count(KEY);
             self.seen.has_schema |= matches!(part, Part::Schema);
-            map.next_value_seed(Checked { seen: self.seen, part })?;
+            map.next_value_seed(Checked {
+                seen: self.seen,
+                part,
+            })?;
         }
     }
 
@@ -160,7 +184,13 @@ impl<'de> Visitor<'de> for Checked<'_> {
             Part::Skipped => Part::Skipped,
             _ => Part::Known,
         };
-        while seq.next_element_seed(Checked { seen: self.seen, part })?.is_some() {}
+        while seq
+            .next_element_seed(Checked {
+                seen: self.seen,
+                part,
+            })?
+            .is_some()
+        {}
         Ok(())
     }
 
@@ -262,13 +292,23 @@ mod tests {
     #[test]
     fn values_of_known_keys_are_counted_and_those_of_others_are_skipped() {
         let many = vec!["0"; MOST_MEMORY / VALUE + 1].join(",");
-        let skipped = format!(r#"{{"schema":"a/1","rows":[1],"later":[{many}],"more":{{"rows":[{many}]}}}}"#);
+        let skipped =
+            format!(r#"{{"schema":"a/1","rows":[1],"later":[{many}],"more":{{"rows":[{many}]}}}}"#);
         assert_eq!(read(&skipped).unwrap().rows, [1]);
-        assert_eq!(shape(&format!(r#"{{"schema":"a/1","rows":[{many}]}}"#)), "more values than fit into 128 MiB");
+        assert_eq!(
+            shape(&format!(r#"{{"schema":"a/1","rows":[{many}]}}"#)),
+            "more values than fit into 128 MiB"
+        );
         let objects = vec!["{}"; MOST_MEMORY / (VALUE + OBJECT) + 1].join(",");
-        assert_eq!(shape(&format!(r#"{{"schema":"a/1","rows":[{objects}]}}"#)), "more values than fit into 128 MiB");
+        assert_eq!(
+            shape(&format!(r#"{{"schema":"a/1","rows":[{objects}]}}"#)),
+            "more values than fit into 128 MiB"
+        );
         let keys: Vec<_> = (0..=MOST_KEYS).map(|n| format!("\"{n}\":0")).collect();
-        let wide = format!(r#"{{"schema":"a/1","rows":[1],"later":{{{}}}}}"#, keys.join(","));
+        let wide = format!(
+            r#"{{"schema":"a/1","rows":[1],"later":{{{}}}}}"#,
+            keys.join(",")
+        );
         assert_eq!(shape(&wide), "an object with more than 250000 keys");
     }
 
@@ -300,7 +340,11 @@ mod tests {
             ("{\"schema\":\"b/1\",\"x\":0,\"x\":0}", "\"b/1\""),
             (long.as_str(), &format!("\"{}\"", "x".repeat(LONGEST))),
         ] {
-            assert_eq!(read(text), Err(Refused::Schema(says.to_owned())), "{text:.80}");
+            assert_eq!(
+                read(text),
+                Err(Refused::Schema(says.to_owned())),
+                "{text:.80}"
+            );
         }
         assert!(shape(r#"{"schema":"a/1"}"#).contains("missing field `rows`"));
     }

@@ -91,7 +91,11 @@ pub struct Report {
     /// Versions of the GPU software.
     pub driver: Driver,
     /// Problems that were reported in public for versions that this machine has: information, and no result of a test.
-    #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "later::readable")]
+    #[serde(
+        default,
+        skip_serializing_if = "Vec::is_empty",
+        deserialize_with = "later::readable"
+    )]
     pub known_problems: Vec<KnownProblem>,
     /// NVIDIA GPUs.
     pub gpus: Vec<Gpu>,
@@ -214,7 +218,10 @@ impl Gpu {
     /// The GPUs of a fabric, with the driver's information about them, by address.
     #[must_use]
     pub fn all(fabric: &Fabric, known: &BTreeMap<String, Information>) -> Vec<Self> {
-        let gpus = fabric.devices.iter().filter(|d| fabric.gpus.contains(&d.bdf));
+        let gpus = fabric
+            .devices
+            .iter()
+            .filter(|d| fabric.gpus.contains(&d.bdf));
         let known = |d: &Device| known.get(&d.bdf.to_string()).cloned().unwrap_or_default();
         gpus.map(|d| (d, known(d)))
             .map(|(d, known)| Self {
@@ -241,8 +248,22 @@ impl TestEntry {
 
     /// An entry that is not a test's: a result about the run itself.
     #[must_use]
-    pub fn for_run(id: &str, title: &str, proves: &str, level: Level, finding: &Finding, host: &Host) -> Self {
-        Self::from_judgement(id, title, proves, level, Judgement::by(finding.clone()), host)
+    pub fn for_run(
+        id: &str,
+        title: &str,
+        proves: &str,
+        level: Level,
+        finding: &Finding,
+        host: &Host,
+    ) -> Self {
+        Self::from_judgement(
+            id,
+            title,
+            proves,
+            level,
+            Judgement::by(finding.clone()),
+            host,
+        )
     }
 
     /// As [`Self::for_run`], from a judgement.
@@ -264,7 +285,11 @@ impl TestEntry {
             began: None,
             seconds: 0.0,
             summary: judgement.summary,
-            unchecked: judgement.unchecked.iter().map(|code| code.as_str().to_owned()).collect(),
+            unchecked: judgement
+                .unchecked
+                .iter()
+                .map(|code| code.as_str().to_owned())
+                .collect(),
             findings: FindingEntry::all(&judgement.findings, host),
             matrices: judgement.matrices,
             tables: judgement.tables,
@@ -287,7 +312,11 @@ impl Report {
     }
 
     fn ended(&self, outcomes: &[Outcome]) -> Vec<&str> {
-        self.tests.iter().filter(|t| outcomes.contains(&t.outcome)).map(|t| t.id.as_str()).collect()
+        self.tests
+            .iter()
+            .filter(|t| outcomes.contains(&t.outcome))
+            .map(|t| t.id.as_str())
+            .collect()
     }
 
     /// The speed of the slowest pair of GPUs, GB/s: the lowest figure of one direction between two GPUs with peer access,
@@ -311,8 +340,15 @@ impl Report {
                 None => models.push((name, 1)),
             }
         }
-        let names: Vec<_> = models.iter().map(|(name, count)| format!("{count} x {name}")).collect();
-        if names.is_empty() { "no GPU".to_owned() } else { names.join(", ") }
+        let names: Vec<_> = models
+            .iter()
+            .map(|(name, count)| format!("{count} x {name}"))
+            .collect();
+        if names.is_empty() {
+            "no GPU".to_owned()
+        } else {
+            names.join(", ")
+        }
     }
 
     /// True if this report is about a recorded machine.

@@ -29,7 +29,10 @@ fn is_machine_name(name: &str) -> bool {
 
 /// Bytes from hexadecimal digits.
 fn from_hex(text: &str) -> Option<Vec<u8>> {
-    let digits: Vec<_> = text.bytes().map(|digit| char::from(digit).to_digit(16)).collect();
+    let digits: Vec<_> = text
+        .bytes()
+        .map(|digit| char::from(digit).to_digit(16))
+        .collect();
     let byte = |pair: &[Option<u32>]| match pair {
         [Some(high), Some(low)] => u8::try_from(high << 4 | low).ok(),
         _ => None,
@@ -50,19 +53,35 @@ impl Key {
             return Self::from_machine_file(rest).map_err(named);
         }
         if bytes.len() < least {
-            return Err(named(format!("a key of {} bytes, allowed: {least} to {most}", bytes.len())));
+            return Err(named(format!(
+                "a key of {} bytes, allowed: {least} to {most}",
+                bytes.len()
+            )));
         }
-        Ok(Self { bytes, machine: None })
+        Ok(Self {
+            bytes,
+            machine: None,
+        })
     }
 
     /// What follows [`MACHINE_KEY`] in a machine's file: `NAME HEXADECIMAL` and a line end.
     fn from_machine_file(rest: &[u8]) -> Result<Self, String> {
-        let refused =
-            || format!("no key of a machine, allowed: one line of {MACHINE_KEY:?}, a name and 64 hexadecimal digits");
+        let refused = || {
+            format!(
+                "no key of a machine, allowed: one line of {MACHINE_KEY:?}, a name and 64 hexadecimal digits"
+            )
+        };
         let text = std::str::from_utf8(rest).map_err(|_| refused())?;
-        let (name, digits) = text.trim_end_matches(['\r', '\n']).split_once(' ').ok_or_else(refused)?;
-        let bytes = from_hex(digits).filter(|bytes| bytes.len() == KEY_LENGTHS.0 && is_machine_name(name));
-        Ok(Self { bytes: bytes.ok_or_else(refused)?, machine: Some(name.to_owned()) })
+        let (name, digits) = text
+            .trim_end_matches(['\r', '\n'])
+            .split_once(' ')
+            .ok_or_else(refused)?;
+        let bytes =
+            from_hex(digits).filter(|bytes| bytes.len() == KEY_LENGTHS.0 && is_machine_name(name));
+        Ok(Self {
+            bytes: bytes.ok_or_else(refused)?,
+            machine: Some(name.to_owned()),
+        })
     }
 
     /// The key of one machine, made from the fleet's: who has it cannot prove reports of other machines. `name`: host name or
@@ -72,14 +91,21 @@ impl Key {
     /// The name is invalid, or this is the key of a machine itself.
     pub fn of_machine(&self, name: &str) -> Result<Self, String> {
         if !is_machine_name(name) {
-            return Err(format!("the name of a machine is 1 to {LONGEST_NAME} visible ASCII characters"));
+            return Err(format!(
+                "the name of a machine is 1 to {LONGEST_NAME} visible ASCII characters"
+            ));
         }
         if self.machine.is_some() {
             return Err("the key is itself that of a machine; the fleet's is needed".to_owned());
         }
         let no_mac = || "no MAC".to_owned();
-        let mac = self.mac_of(MACHINE_KEY.trim_end(), name.as_bytes()).ok_or_else(no_mac)?;
-        Ok(Self { bytes: mac.finalize().into_bytes().to_vec(), machine: Some(name.to_owned()) })
+        let mac = self
+            .mac_of(MACHINE_KEY.trim_end(), name.as_bytes())
+            .ok_or_else(no_mac)?;
+        Ok(Self {
+            bytes: mac.finalize().into_bytes().to_vec(),
+            machine: Some(name.to_owned()),
+        })
     }
 
     /// The machine whose key this is.
@@ -91,25 +117,32 @@ impl Key {
     /// The content of the file of a machine's key.
     #[must_use]
     pub fn machine_file(&self) -> Option<String> {
-        self.machine.as_ref().map(|name| format!("{MACHINE_KEY}{name} {}\n", hex(&self.bytes)))
+        self.machine
+            .as_ref()
+            .map(|name| format!("{MACHINE_KEY}{name} {}\n", hex(&self.bytes)))
     }
 
     /// The MAC in hexadecimal.
     #[must_use]
     pub fn mac(&self, verdict: &str, body: &[u8]) -> String {
-        self.mac_of(verdict, body).map_or_else(String::new, |mac| hex(&mac.finalize().into_bytes()))
+        self.mac_of(verdict, body)
+            .map_or_else(String::new, |mac| hex(&mac.finalize().into_bytes()))
     }
 
     /// Whether `mac`, in hexadecimal, is the MAC; the time that this takes reveals nothing about the right one.
     #[must_use]
     pub fn proves(&self, mac: &str, verdict: &str, body: &[u8]) -> bool {
-        from_hex(mac).zip(self.mac_of(verdict, body)).is_some_and(|(bytes, mac)| mac.verify_slice(&bytes).is_ok())
+        from_hex(mac)
+            .zip(self.mac_of(verdict, body))
+            .is_some_and(|(bytes, mac)| mac.verify_slice(&bytes).is_ok())
     }
 
     fn mac_of(&self, verdict: &str, body: &[u8]) -> Option<Hmac<Sha256>> {
         // A key of any length is valid.
         let mut mac = <Hmac<Sha256> as Mac>::new_from_slice(&self.bytes).ok()?;
-        [verdict.as_bytes(), b"\n", body].into_iter().for_each(|part| mac.update(part));
+        [verdict.as_bytes(), b"\n", body]
+            .into_iter()
+            .for_each(|part| mac.update(part));
         Some(mac)
     }
 }
@@ -126,7 +159,9 @@ pub fn token(path: &Path) -> Result<String, String> {
     if (least..=most).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_graphic()) {
         return Ok(text.to_owned());
     }
-    Err(named(format!("no token, allowed: one line of {least} to {most} visible ASCII characters")))
+    Err(named(format!(
+        "no token, allowed: one line of {least} to {most} visible ASCII characters"
+    )))
 }
 
 /// The key itself is never shown.
@@ -154,7 +189,10 @@ mod tests {
     use std::fs;
 
     fn key() -> Key {
-        Key { bytes: vec![b'k'; 32], machine: None }
+        Key {
+            bytes: vec![b'k'; 32],
+            machine: None,
+        }
     }
 
     /// What the line of docs/reports.md gives:
@@ -164,7 +202,10 @@ mod tests {
     #[test]
     fn a_mac_is_what_openssl_gives_and_covers_verdict_and_bytes() {
         assert_eq!(key().mac("PASS", b"{}"), KNOWN);
-        assert!(key().proves(KNOWN, "PASS", b"{}") && key().proves(&KNOWN.to_uppercase(), "PASS", b"{}"));
+        assert!(
+            key().proves(KNOWN, "PASS", b"{}")
+                && key().proves(&KNOWN.to_uppercase(), "PASS", b"{}")
+        );
         for (mac, verdict, body) in [
             (KNOWN, "FAIL", &b"{}"[..]),
             (KNOWN, "PASS", b"{ }"),
@@ -174,7 +215,13 @@ mod tests {
         ] {
             assert!(!key().proves(mac, verdict, body), "{mac} {verdict}");
         }
-        assert!(!Key { bytes: vec![0; 32], machine: None }.proves(KNOWN, "PASS", b"{}"));
+        assert!(
+            !Key {
+                bytes: vec![0; 32],
+                machine: None
+            }
+            .proves(KNOWN, "PASS", b"{}")
+        );
     }
 
     #[test]
@@ -199,10 +246,21 @@ mod tests {
         for name in ["", "two words", "a\nb", &"x".repeat(256)] {
             assert!(key().of_machine(name).is_err(), "{name}");
         }
-        assert!(own.of_machine("node8").unwrap_err().contains("the fleet's is needed"));
-        for bad in [file.trim_end_matches(['0', '\n']).get(..60).unwrap(), "firstlight-machine-key/1 x", MACHINE_KEY] {
+        assert!(
+            own.of_machine("node8")
+                .unwrap_err()
+                .contains("the fleet's is needed")
+        );
+        for bad in [
+            file.trim_end_matches(['0', '\n']).get(..60).unwrap(),
+            "firstlight-machine-key/1 x",
+            MACHINE_KEY,
+        ] {
             fs::write(&at, bad).unwrap();
-            assert!(Key::read(&at).unwrap_err().contains("no key of a machine"), "{bad}");
+            assert!(
+                Key::read(&at).unwrap_err().contains("no key of a machine"),
+                "{bad}"
+            );
         }
     }
 
@@ -210,14 +268,30 @@ mod tests {
     fn a_key_has_enough_bytes_and_is_never_shown() {
         let dir = tempfile::tempdir().unwrap();
         let at = dir.path().join("key");
-        assert!(Key::read(&at).unwrap_err().contains("key: cannot be read: "));
-        for (bytes, why) in [(31, Some("a key of 31 bytes, allowed: 32 to 4096")), (32, None), (4096, None)] {
+        assert!(
+            Key::read(&at)
+                .unwrap_err()
+                .contains("key: cannot be read: ")
+        );
+        for (bytes, why) in [
+            (31, Some("a key of 31 bytes, allowed: 32 to 4096")),
+            (32, None),
+            (4096, None),
+        ] {
             fs::write(&at, vec![b'x'; bytes]).unwrap();
             let read = Key::read(&at);
-            assert_eq!(read.clone().err().map(|e| e.ends_with(why.unwrap_or("?"))), why.map(|_| true), "{read:?}");
+            assert_eq!(
+                read.clone().err().map(|e| e.ends_with(why.unwrap_or("?"))),
+                why.map(|_| true),
+                "{read:?}"
+            );
         }
         fs::write(&at, vec![b'x'; 4097]).unwrap();
-        assert!(Key::read(&at).unwrap_err().ends_with("larger than 4 KiB"), "{:?}", Key::read(&at));
+        assert!(
+            Key::read(&at).unwrap_err().ends_with("larger than 4 KiB"),
+            "{:?}",
+            Key::read(&at)
+        );
         assert_eq!(format!("{:?}", key()), "a key of 32 bytes");
     }
 
@@ -239,11 +313,18 @@ mod tests {
             assert!(read.is_ok_and(|token| token == text.trim_end()) || !fine);
         }
         fs::write(&at, "x".repeat(257)).unwrap();
-        assert!(token(&at).unwrap_err().ends_with("one line of 16 to 256 visible ASCII characters"));
+        assert!(
+            token(&at)
+                .unwrap_err()
+                .ends_with("one line of 16 to 256 visible ASCII characters")
+        );
     }
 
     #[test]
     fn a_digest_is_what_sha256sum_prints() {
-        assert_eq!(digest(b""), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+        assert_eq!(
+            digest(b""),
+            "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+        );
     }
 }

@@ -74,7 +74,9 @@ pub fn from_json(bytes: &[u8]) -> Result<Report, ReportError> {
 #[must_use]
 pub fn schema() -> Value {
     // The schema of the written form, in which a key that is always present is required.
-    let settings = SchemaSettings::draft2020_12().for_serialize().with_transform(RecursiveTransform(bound_numbers));
+    let settings = SchemaSettings::draft2020_12()
+        .for_serialize()
+        .with_transform(RecursiveTransform(bound_numbers));
     let mut schema = settings.into_generator().into_root_schema_for::<Report>();
     schema.insert("title".to_owned(), SCHEMA.into());
     schema.to_value()
@@ -115,11 +117,16 @@ pub(super) fn contradiction(report: &Report) -> Option<String> {
     }
     let verdict = outcome::verdict(&report.tests.iter().map(|t| t.outcome).collect::<Vec<_>>());
     if report.verdict != verdict {
-        return Some(format!("verdict is {}, but its tests give {verdict}", report.verdict));
+        return Some(format!(
+            "verdict is {}, but its tests give {verdict}",
+            report.verdict
+        ));
     }
     let differs = |name: &str, what: &str, is: &str| {
         let other = report.workload_env.get(name).filter(|value| *value != is)?;
-        Some(format!("workload_env.{name}: read {other:?}, its {what} is {is}"))
+        Some(format!(
+            "workload_env.{name}: read {other:?}, its {what} is {is}"
+        ))
     };
     differs("FIRSTLIGHT_VERDICT", "verdict", &verdict.to_string())
         .or_else(|| differs("FIRSTLIGHT_SCOPE", "scope", &report.scope.to_string()))
@@ -132,25 +139,40 @@ fn unproven_claim(report: &Report) -> Option<String> {
     let used = |t: &TestEntry| t.id == GPUS_ARE_USED && t.outcome != Outcome::NotApplicable;
     let of_gpus = matches!(report.scope, Scope::Machine | Scope::Gpus(_));
     let claims = good && of_gpus && !report.gpus.is_empty();
-    (claims && !report.tests.iter().any(used))
-        .then(|| format!("verdict is {} for the machine, but no test ran on its GPUs", report.verdict))
+    (claims && !report.tests.iter().any(used)).then(|| {
+        format!(
+            "verdict is {} for the machine, but no test ran on its GPUs",
+            report.verdict
+        )
+    })
 }
 
 /// The test that starts CUDA on every GPU; no other can run without it.
 const GPUS_ARE_USED: &str = "cuda";
 
 fn test_contradiction(test: &TestEntry) -> Option<String> {
-    if test.id.is_empty() || !test.id.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-') {
+    if test.id.is_empty()
+        || !test
+            .id
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || b == b'-')
+    {
         return Some("allowed in an id: letters, digits and -".to_owned());
     }
     let found = outcome::of_severities(test.findings.iter().map(|finding| finding.severity));
     if badness(found) > badness(test.outcome) {
         return Some("its outcome is better than its findings".to_owned());
     }
-    test.matrices.iter().find(|matrix| !has_valid_shape(matrix)).map(|matrix| {
-        let (rows, columns) = (matrix.rows.len(), matrix.columns.len());
-        format!("matrix {:?} does not have {rows} rows of {columns} values", matrix.name)
-    })
+    test.matrices
+        .iter()
+        .find(|matrix| !has_valid_shape(matrix))
+        .map(|matrix| {
+            let (rows, columns) = (matrix.rows.len(), matrix.columns.len());
+            format!(
+                "matrix {:?} does not have {rows} rows of {columns} values",
+                matrix.name
+            )
+        })
 }
 
 /// How bad an outcome is: it may be worse than its findings, but never better.
@@ -163,7 +185,11 @@ const fn badness(outcome: Outcome) -> u8 {
 }
 
 fn has_valid_shape(matrix: &Matrix) -> bool {
-    matrix.values.len() == matrix.rows.len() && matrix.values.iter().all(|row| row.len() == matrix.columns.len())
+    matrix.values.len() == matrix.rows.len()
+        && matrix
+            .values
+            .iter()
+            .all(|row| row.len() == matrix.columns.len())
 }
 
 #[cfg(test)]
@@ -173,7 +199,12 @@ mod tests {
     #[test]
     fn the_keys_whose_values_are_counted_are_those_of_the_schema() {
         let schema = schema();
-        let of_schema: BTreeSet<_> = schema["properties"].as_object().unwrap().keys().map(String::as_str).collect();
+        let of_schema: BTreeSet<_> = schema["properties"]
+            .as_object()
+            .unwrap()
+            .keys()
+            .map(String::as_str)
+            .collect();
         assert_eq!(of_schema, BTreeSet::from(KEYS));
     }
 }

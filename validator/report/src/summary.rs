@@ -23,7 +23,11 @@ const ONE_WAY: [Metric; 3] = [Metric::SAMPLE_UNI_ON, Metric::CE_WRITE, Metric::C
 pub(super) fn slowest_pair(report: &Report) -> Option<f64> {
     let all = figures(report);
     let of = |metric: &Metric| summarize("", all.get(&format!("{BANDWIDTH}/{}", metric.name()))?);
-    ONE_WAY.iter().filter_map(of).map(|span| span.worst).reduce(f64::min)
+    ONE_WAY
+        .iter()
+        .filter_map(of)
+        .map(|span| span.worst)
+        .reduce(f64::min)
 }
 
 /// The longest text of a summary, in characters; longer ones are cut.
@@ -83,10 +87,16 @@ impl Summary {
     /// Summarizes `report`.
     #[must_use]
     pub fn of(report: &Report) -> Self {
-        let spans = figures(report).into_iter().filter_map(|(name, series)| Some((summarize(&name, &series)?, name)));
+        let spans = figures(report)
+            .into_iter()
+            .filter_map(|(name, series)| Some((summarize(&name, &series)?, name)));
         let state = iommu(report).unwrap_or_else(|| "unknown".to_owned());
         let words = iommu_words(report);
-        let setting = if words.is_empty() { state.clone() } else { format!("{state} ({words})") };
+        let setting = if words.is_empty() {
+            state.clone()
+        } else {
+            format!("{state} ({words})")
+        };
         Self {
             host: truncate(report.machine.host.as_deref().unwrap_or("unknown")),
             started: truncate(&report.started),
@@ -95,7 +105,10 @@ impl Summary {
             first: report.causes.first().map(|cause| truncate(&cause.code)),
             gpus: truncate(&report.gpu_names()),
             recorded: report.is_recorded(),
-            facts: facts(report).into_iter().map(|(name, value)| (name, truncate(&value))).collect(),
+            facts: facts(report)
+                .into_iter()
+                .map(|(name, value)| (name, truncate(&value)))
+                .collect(),
             figures: spans.map(|(span, name)| (truncate(&name), span)).collect(),
             identity: identity(report).unwrap_or_default(),
             setting: truncate(&setting),
@@ -105,11 +118,15 @@ impl Summary {
     /// The speed of the slowest pair of GPUs, as in [`slowest_pair`], and the median of the pairs, GB/s.
     #[must_use]
     pub fn pairs(&self) -> Option<(f64, f64)> {
-        let all = ONE_WAY.iter().filter_map(|metric| self.figures.get(&format!("{BANDWIDTH}/{}", metric.name())));
+        let all = ONE_WAY
+            .iter()
+            .filter_map(|metric| self.figures.get(&format!("{BANDWIDTH}/{}", metric.name())));
         let least = all.map(|span| span.worst).reduce(f64::min)?;
         // Without the sample program's copies the writes are the most like them.
-        let median =
-            ONE_WAY.iter().find_map(|metric| self.figures.get(&format!("{BANDWIDTH}/{}", metric.name())))?.median;
+        let median = ONE_WAY
+            .iter()
+            .find_map(|metric| self.figures.get(&format!("{BANDWIDTH}/{}", metric.name())))?
+            .median;
         Some((least, median))
     }
 
@@ -125,9 +142,13 @@ fn facts(report: &Report) -> Vec<(&'static str, String)> {
         let all: BTreeSet<_> = values.into_iter().flatten().collect();
         (!all.is_empty()).then(|| all.into_iter().collect::<Vec<_>>().join(", "))
     };
-    let of_gpus = |f: &dyn Fn(&Gpu) -> Option<String>| distinct(report.gpus.iter().map(f).collect());
+    let of_gpus =
+        |f: &dyn Fn(&Gpu) -> Option<String>| distinct(report.gpus.iter().map(f).collect());
     let redirected = report.fabric.as_ref().map(|fabric| {
-        let on = fabric.devices.iter().filter(|d| d.acs.as_ref().is_some_and(|acs| !acs.enabled.is_empty()));
+        let on = fabric
+            .devices
+            .iter()
+            .filter(|d| d.acs.as_ref().is_some_and(|acs| !acs.enabled.is_empty()));
         format!("on at {} ports", on.count())
     });
     let all = [
@@ -139,14 +160,35 @@ fn facts(report: &Report) -> Vec<(&'static str, String)> {
         ("scope", Some(report.scope.to_string())),
         ("iommu", iommu(report)),
         ("acs", redirected),
-        ("bios", report.machine.dmi.get("bios_version").cloned().flatten()),
-        ("product", report.machine.dmi.get("product_name").cloned().flatten()),
-        ("image", report.appliance.as_ref().and_then(|a| a.image_id.clone())),
+        (
+            "bios",
+            report.machine.dmi.get("bios_version").cloned().flatten(),
+        ),
+        (
+            "product",
+            report.machine.dmi.get("product_name").cloned().flatten(),
+        ),
+        (
+            "image",
+            report.appliance.as_ref().and_then(|a| a.image_id.clone()),
+        ),
         ("vbios", of_gpus(&|gpu| gpu.vbios.clone())),
-        ("bar1", of_gpus(&|gpu| Some(format!("{} MiB", gpu.bar1_bytes? >> 20)))),
-        ("link", of_gpus(&|gpu| gpu.link.as_ref().map(|l| format!("x{} of x{}", l.width, l.max_width)))),
+        (
+            "bar1",
+            of_gpus(&|gpu| Some(format!("{} MiB", gpu.bar1_bytes? >> 20))),
+        ),
+        (
+            "link",
+            of_gpus(&|gpu| {
+                gpu.link
+                    .as_ref()
+                    .map(|l| format!("x{} of x{}", l.width, l.max_width))
+            }),
+        ),
     ];
-    all.into_iter().map(|(name, value)| (name, value.unwrap_or_else(|| "none".to_owned()))).collect()
+    all.into_iter()
+        .map(|(name, value)| (name, value.unwrap_or_else(|| "none".to_owned())))
+        .collect()
 }
 
 /// Sums up a series: of pairs, those between different GPUs; of NCCL's sizes, the largest. Other tables have no common
@@ -155,12 +197,30 @@ fn summarize(name: &str, series: &Series) -> Option<Span> {
     let more = is_larger_better(&series.unit)?;
     let apart = |place: &str| place.split_once(" -> ").is_none_or(|(from, to)| from != to);
     let values: Vec<f64> = match series.of_pairs {
-        true => series.cells.iter().filter(|(place, _)| apart(place)).map(|(_, value)| *value).collect(),
-        false if name == NCCL => series.cells.last().map(|(_, value)| *value).into_iter().collect(),
+        true => series
+            .cells
+            .iter()
+            .filter(|(place, _)| apart(place))
+            .map(|(_, value)| *value)
+            .collect(),
+        false if name == NCCL => series
+            .cells
+            .last()
+            .map(|(_, value)| *value)
+            .into_iter()
+            .collect(),
         false => return None,
     };
     // Yes-or-no values with a 0 have no median: their worst value 0 takes its place.
-    let worst = values.iter().copied().reduce(if more { f64::min } else { f64::max })?;
+    let worst = values
+        .iter()
+        .copied()
+        .reduce(if more { f64::min } else { f64::max })?;
     let median = median(&values).unwrap_or(worst);
-    Some(Span { unit: series.unit.clone(), worst, median, tolerance: series.tolerance })
+    Some(Span {
+        unit: series.unit.clone(),
+        worst,
+        median,
+        tolerance: series.tolerance,
+    })
 }

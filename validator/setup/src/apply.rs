@@ -35,16 +35,26 @@ pub struct Applied {
 ///
 /// # Errors
 /// One line: the plan is refused, or a step failed; then with the way back.
-pub fn apply(root: &Root, plan: &Plan, runner: &mut dyn Runner, talk: &mut dyn Talk) -> SetupResult<Applied> {
+pub fn apply(
+    root: &Root,
+    plan: &Plan,
+    runner: &mut dyn Runner,
+    talk: &mut dyn Talk,
+) -> SetupResult<Applied> {
     if let Some(why) = plan.refused.first() {
         return Err(SetupError(why.clone()));
     }
     let mut journal = Journal::opened(root)?;
     let mut applied = Applied::default();
-    let steps = plan.steps.iter().filter(|step| step.by == By::Apply && !step.actions.is_empty());
+    let steps = plan
+        .steps
+        .iter()
+        .filter(|step| step.by == By::Apply && !step.actions.is_empty());
     for step in steps {
         talk.say(&format!("{}\n", step.what));
-        step.actions.iter().for_each(|action| talk.say(&shown(action)));
+        step.actions
+            .iter()
+            .for_each(|action| talk.say(&shown(action)));
         if !talk.ask("Take this step?") {
             applied.stopped = true;
             return Ok(applied);
@@ -53,7 +63,9 @@ pub fn apply(root: &Root, plan: &Plan, runner: &mut dyn Runner, talk: &mut dyn T
         journal.expected = plan.expected.clone();
         for action in &step.actions {
             one(root, action, &mut journal, runner, &mut applied.listed).map_err(|e| {
-                SetupError(format!("{e}; nothing more was done, and `firstlight setup --undo` takes back what was"))
+                SetupError(format!(
+                    "{e}; nothing more was done, and `firstlight setup --undo` takes back what was"
+                ))
             })?;
         }
         applied.steps += 1;
@@ -65,7 +77,9 @@ pub fn apply(root: &Root, plan: &Plan, runner: &mut dyn Runner, talk: &mut dyn T
 #[must_use]
 pub fn shown(action: &Action) -> String {
     match action {
-        Action::Write(change) => unified(&change.path, change.before.as_deref(), Some(&change.after)),
+        Action::Write(change) => {
+            unified(&change.path, change.before.as_deref(), Some(&change.after))
+        }
         Action::Run(call) => format!("run: {}\n", call.line()),
         Action::Source(edited) => format!(
             "copy: {} to /{}, and edit it by name (level {}, {})\n",
@@ -74,7 +88,9 @@ pub fn shown(action: &Action) -> String {
             edited.level,
             edited.families.join(", ")
         ),
-        Action::Built { version, .. } => format!("check: the built nvidia.ko is {version}, and edited\n"),
+        Action::Built { version, .. } => {
+            format!("check: the built nvidia.ko is {version}, and edited\n")
+        }
     }
 }
 
@@ -90,17 +106,29 @@ fn one(
         Action::Built { version, release } => return built(root, version, release),
         Action::Write(change) => {
             unchanged(root, change)?;
-            Record::Write { change: change.clone(), folders: files::missing_folders(root, &change.path)? }
+            Record::Write {
+                change: change.clone(),
+                folders: files::missing_folders(root, &change.path)?,
+            }
         }
         Action::Run(call) => Record::Run { call: call.clone() },
-        Action::Source(edited) => Record::Tree { path: edited.to.clone(), files: BTreeMap::new() },
+        Action::Source(edited) => Record::Tree {
+            path: edited.to.clone(),
+            files: BTreeMap::new(),
+        },
     };
     if let Action::Source(edited) = action
         && root.stat(&edited.to).is_ok()
     {
-        return Err(SetupError::at(&edited.to, &"exists already, and was not made by this run"));
+        return Err(SetupError::at(
+            &edited.to,
+            &"exists already, and was not made by this run",
+        ));
     }
-    journal.entries.push(Entry { record, done: false });
+    journal.entries.push(Entry {
+        record,
+        done: false,
+    });
     journal.write(root)?;
     let mut tree = None;
     match action {
@@ -147,11 +175,27 @@ fn source(
     for (name, text) in edits::FILES {
         files::write(root, &format!("{own}/{name}"), text, 0o644)?;
     }
-    files::write(root, &format!("{}/dkms.conf", edited.to), &dkms_conf(&edited.from.version), 0o644)?;
+    files::write(
+        root,
+        &format!("{}/dkms.conf", edited.to),
+        &dkms_conf(&edited.from.version),
+        0o644,
+    )?;
     files::write(root, &format!("{}/{PLACE}", edited.to), &place(), 0o755)?;
-    let at = |path: &str| if root.is_live() { format!("/{path}") } else { root.join(path).display().to_string() };
+    let at = |path: &str| {
+        if root.is_live() {
+            format!("/{path}")
+        } else {
+            root.join(path).display().to_string()
+        }
+    };
     let (script, description) = edits::SCRIPT;
-    let mut words = vec!["python3".to_owned(), "-B".to_owned(), at(&format!("{own}/{script}")), at(&edited.to)];
+    let mut words = vec![
+        "python3".to_owned(),
+        "-B".to_owned(),
+        at(&format!("{own}/{script}")),
+        at(&edited.to),
+    ];
     words.extend([at(&format!("{own}/{description}")), edited.level.clone()]);
     words.extend(edited.families.iter().cloned());
     if !runner.run(&words, 600)? {
@@ -167,23 +211,35 @@ fn built(root: &Root, version: &str, release: &str) -> SetupResult<()> {
     }
     let folder = format!("var/lib/dkms/{}/{version}/{release}", paths::DKMS);
     let wrong = |why: &str| SetupError::at(&folder, &why);
-    let architectures = root.names(&folder).map_err(|e| SetupError::at(&folder, &e))?;
+    let architectures = root
+        .names(&folder)
+        .map_err(|e| SetupError::at(&folder, &e))?;
     let file = architectures.iter().find_map(|name| {
         let folder = format!("{folder}/{}/module", name.to_str()?);
         let names = root.names(&folder).ok()?;
-        let file =
-            names.iter().filter_map(|name| name.to_str()).find(|name| name.starts_with("firstlight-nvidia.ko"))?;
+        let file = names
+            .iter()
+            .filter_map(|name| name.to_str())
+            .find(|name| name.starts_with("firstlight-nvidia.ko"))?;
         Some(format!("{folder}/{file}"))
     });
-    let file = file.ok_or_else(|| wrong("has no firstlight-nvidia.ko, although `dkms build` ended well"))?;
+    let file =
+        file.ok_or_else(|| wrong("has no firstlight-nvidia.ko, although `dkms build` ended well"))?;
     if !file.ends_with(".ko") {
         return Ok(());
     }
     let bytes = root.read(&file).map_err(|e| SetupError::at(&file, &e))?;
-    let fields = modinfo::fields(&bytes).ok_or_else(|| SetupError::at(&file, &"is not a module"))?;
-    match (value(&fields, "version"), value(&fields, "firstlight.patch")) {
+    let fields =
+        modinfo::fields(&bytes).ok_or_else(|| SetupError::at(&file, &"is not a module"))?;
+    match (
+        value(&fields, "version"),
+        value(&fields, "firstlight.patch"),
+    ) {
         (Some(found), Some(_)) if found == version => Ok(()),
-        (Some(found), Some(_)) => Err(SetupError::at(&file, &format!("is {found}; expected {version}"))),
+        (Some(found), Some(_)) => Err(SetupError::at(
+            &file,
+            &format!("is {found}; expected {version}"),
+        )),
         _ => Err(SetupError::at(&file, &"is not an edited module")),
     }
 }

@@ -23,7 +23,9 @@ pub struct Checked {
 /// # Errors
 /// One line: something could not be read.
 pub fn check(root: &Root) -> SetupResult<Option<Checked>> {
-    let Some(journal) = Journal::read(root)? else { return Ok(None) };
+    let Some(journal) = Journal::read(root)? else {
+        return Ok(None);
+    };
     let expected = &journal.expected;
     let mut wrong = Vec::new();
     let mut lines = Vec::new();
@@ -39,27 +41,39 @@ pub fn check(root: &Root) -> SetupResult<Option<Checked>> {
         if now.contains(word) {
             lines.push(format!("the kernel's command line has {word}"));
         } else {
-            wrong.push(format!("the kernel's command line has no {word}: reboot, or see `firstlight setup --plan`"));
+            wrong.push(format!(
+                "the kernel's command line has no {word}: reboot, or see `firstlight setup --plan`"
+            ));
         }
     }
     let in_force = wrong.is_empty();
     wrong.append(&mut lines);
-    Ok(Some(Checked { in_force, lines: wrong }))
+    Ok(Some(Checked {
+        in_force,
+        lines: wrong,
+    }))
 }
 
 /// What the loaded driver shows; an inner error is a line about what is not in force.
 fn driver(root: &Root, version: &str, expected: &Expected) -> SetupResult<Result<String, String>> {
     let again = "`firstlight setup --plan` says what to do";
     let Some(loaded) = module::read(root).map_err(SetupError)? else {
-        return Ok(Err(format!("P2P is off: NVIDIA's driver is not loaded; {again}")));
+        return Ok(Err(format!(
+            "P2P is off: NVIDIA's driver is not loaded; {again}"
+        )));
     };
     let file = format!("sys/module/nvidia/parameters/{}", paths::PARAMETER);
     let level = modules::absent_is_none(root.text(&file)).map_err(|e| SetupError::at(&file, &e))?;
     if expected.level.is_some() && level != expected.level {
         return Ok(Err(if loaded.version == version {
-            format!("P2P is off: the installed module of driver {version} is loaded, and not the edited one; {again}")
+            format!(
+                "P2P is off: the installed module of driver {version} is loaded, and not the edited one; {again}"
+            )
         } else {
-            format!("P2P is off since driver {}: the edited modules are those of {version}; {again}", loaded.version)
+            format!(
+                "P2P is off since driver {}: the edited modules are those of {version}; {again}",
+                loaded.version
+            )
         }));
     }
     let all = params::read(root).map_err(SetupError)?;
@@ -73,6 +87,13 @@ fn driver(root: &Root, version: &str, expected: &Expected) -> SetupResult<Result
             )));
         }
     }
-    let edited = if expected.level.is_some() { "edited and " } else { "" };
-    Ok(Ok(format!("driver {} is {edited}loaded with its registry keys", loaded.version)))
+    let edited = if expected.level.is_some() {
+        "edited and "
+    } else {
+        ""
+    };
+    Ok(Ok(format!(
+        "driver {} is {edited}loaded with its registry keys",
+        loaded.version
+    )))
 }

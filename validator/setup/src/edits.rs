@@ -12,14 +12,35 @@ pub(crate) const SCRIPT: (&str, &str) = ("edit.py", "bar1");
 
 /// Each file: its path in that folder, and its text.
 pub(crate) const FILES: &[(&str, &str)] = &[
-    (SCRIPT.0, include_str!("../../../image/driver/description/edit.py")),
-    ("halspec.py", include_str!("../../../image/driver/description/halspec.py")),
-    ("version.py", include_str!("../../../image/driver/description/version.py")),
+    (
+        SCRIPT.0,
+        include_str!("../../../image/driver/description/edit.py"),
+    ),
+    (
+        "halspec.py",
+        include_str!("../../../image/driver/description/halspec.py"),
+    ),
+    (
+        "version.py",
+        include_str!("../../../image/driver/description/version.py"),
+    ),
     ("bar1/edits.toml", DESCRIPTION),
-    ("bar1/no_mailboxes.c", include_str!("../../../image/driver/edits/bar1/no_mailboxes.c")),
-    ("bar1/patch_level.c", include_str!("../../../image/driver/edits/bar1/patch_level.c")),
-    ("bar1/peer_masks.c", include_str!("../../../image/driver/edits/bar1/peer_masks.c")),
-    ("bar1/static_map.c", include_str!("../../../image/driver/edits/bar1/static_map.c")),
+    (
+        "bar1/no_mailboxes.c",
+        include_str!("../../../image/driver/edits/bar1/no_mailboxes.c"),
+    ),
+    (
+        "bar1/patch_level.c",
+        include_str!("../../../image/driver/edits/bar1/patch_level.c"),
+    ),
+    (
+        "bar1/peer_masks.c",
+        include_str!("../../../image/driver/edits/bar1/peer_masks.c"),
+    ),
+    (
+        "bar1/static_map.c",
+        include_str!("../../../image/driver/edits/bar1/static_map.c"),
+    ),
 ];
 
 #[cfg(test)]

@@ -16,7 +16,13 @@ use std::path::{Path, PathBuf};
 /// What a build leaves in a source: objects of another compiler would be mistaken for our own.
 const BUILT: [&str; 6] = [".o", ".ko", ".mod", ".mod.c", ".cmd", ".o_binary"];
 /// The same, by whole names.
-const BUILT_NAMES: [&str; 5] = ["_out", "conftest", ".git", "Module.symvers", "modules.order"];
+const BUILT_NAMES: [&str; 5] = [
+    "_out",
+    "conftest",
+    ".git",
+    "Module.symvers",
+    "modules.order",
+];
 
 fn place(root: &Root, path: &str) -> SetupResult<PathBuf> {
     root.place(path).map_err(|e| SetupError::at(path, &e))
@@ -42,7 +48,10 @@ fn write_at(at: &Path, text: &str, mode: u32) -> io::Result<()> {
     if let Some(before) = &before {
         chown(at, Some(before.uid()), Some(before.gid()))?;
     }
-    fs::set_permissions(at, Permissions::from_mode(before.map_or(mode, |before| before.mode() & 0o7777)))?;
+    fs::set_permissions(
+        at,
+        Permissions::from_mode(before.map_or(mode, |before| before.mode() & 0o7777)),
+    )?;
     File::open(folder)?.sync_all()
 }
 
@@ -54,7 +63,10 @@ pub fn missing_folders(root: &Root, path: &str) -> SetupResult<Vec<String>> {
     let mut missing = Vec::new();
     let mut folder = Path::new(path).parent();
     while let Some(here) = folder.filter(|here| !here.as_os_str().is_empty()) {
-        if root.exists(here).map_err(|e| SetupError::at(&here.display().to_string(), &e))? {
+        if root
+            .exists(here)
+            .map_err(|e| SetupError::at(&here.display().to_string(), &e))?
+        {
             break;
         }
         missing.insert(0, here.display().to_string());
@@ -71,7 +83,10 @@ pub fn remove(root: &Root, path: &str, folders: &[String]) -> SetupResult<()> {
     root.remove(path).map_err(|e| SetupError::at(path, &e))?;
     for folder in folders.iter().rev() {
         // Others may have put something there.
-        if place(root, folder).and_then(|at| fs::remove_dir(at).map_err(|e| SetupError::at(folder, &e))).is_err() {
+        if place(root, folder)
+            .and_then(|at| fs::remove_dir(at).map_err(|e| SetupError::at(folder, &e)))
+            .is_err()
+        {
             break;
         }
     }
@@ -85,7 +100,10 @@ pub fn remove(root: &Root, path: &str, folders: &[String]) -> SetupResult<()> {
 pub fn copy_source(root: &Root, from: &Path, to: &str) -> SetupResult<()> {
     let at = place(root, to)?;
     if at.exists() {
-        return Err(SetupError::at(to, &"exists already; it is not from this run"));
+        return Err(SetupError::at(
+            to,
+            &"exists already; it is not from this run",
+        ));
     }
     copy(from, &at).map_err(|e| SetupError::at(to, &e))
 }
@@ -124,12 +142,21 @@ pub fn hashes(root: &Root, folder: &str) -> SetupResult<BTreeMap<String, String>
     Ok(all)
 }
 
-fn add_hashes(root: &Root, folder: &str, inside: &str, all: &mut BTreeMap<String, String>) -> SetupResult<()> {
+fn add_hashes(
+    root: &Root,
+    folder: &str,
+    inside: &str,
+    all: &mut BTreeMap<String, String>,
+) -> SetupResult<()> {
     let here = format!("{folder}/{inside}");
     let wrong = |e: io::Error| SetupError::at(&here, &e);
     for (name, kind) in root.entries(here.trim_end_matches('/')).map_err(wrong)? {
         let name = name.to_string_lossy().into_owned();
-        let inside = if inside.is_empty() { name } else { format!("{inside}/{name}") };
+        let inside = if inside.is_empty() {
+            name
+        } else {
+            format!("{inside}/{name}")
+        };
         let path = format!("{folder}/{inside}");
         let mut hash = Sha256::new();
         match kind {
@@ -137,8 +164,15 @@ fn add_hashes(root: &Root, folder: &str, inside: &str, all: &mut BTreeMap<String
                 add_hashes(root, folder, &inside, all)?;
                 continue;
             }
-            FileType::Symlink => hash.update(root.link(&path).map_err(wrong)?.as_os_str().as_encoded_bytes()),
-            _ => root.stream(&path, |piece| hash.update(piece)).map_err(wrong)?,
+            FileType::Symlink => hash.update(
+                root.link(&path)
+                    .map_err(wrong)?
+                    .as_os_str()
+                    .as_encoded_bytes(),
+            ),
+            _ => root
+                .stream(&path, |piece| hash.update(piece))
+                .map_err(wrong)?,
         }
         let mut text = String::new();
         for byte in hash.finalize() {

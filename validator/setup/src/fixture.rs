@@ -16,7 +16,8 @@ use tempfile::TempDir;
 /// The release of the modelled kernel.
 pub(crate) const RELEASE: &str = "6.12.0";
 /// The keys of all boards that need some, from 580 on.
-pub(crate) const KEYS: &str = "NVreg_RegistryDwords=ForceP2P=17;RMForceStaticBar1=1;RMPcieP2PType=1";
+pub(crate) const KEYS: &str =
+    "NVreg_RegistryDwords=ForceP2P=17;RMForceStaticBar1=1;RMPcieP2PType=1";
 
 /// One machine.
 pub(crate) struct Model {
@@ -42,16 +43,23 @@ impl Model {
             bar1_mib: 32 << 10,
             rebar: true,
         };
-        let model = Self { plan, files: Vec::new() };
+        let model = Self {
+            plan,
+            files: Vec::new(),
+        };
         model
-            .with("proc/cpuinfo", "processor\t: 0\nvendor_id\t: AuthenticAMD\nflags\t\t: fpu x2apic\n")
+            .with(
+                "proc/cpuinfo",
+                "processor\t: 0\nvendor_id\t: AuthenticAMD\nflags\t\t: fpu x2apic\n",
+            )
             .with("boot/initrd.img-6.12.0", "")
             .with("var/lib/dbus/machine-id", "")
     }
 
     /// With this file.
     pub(crate) fn with(mut self, path: &str, text: &str) -> Self {
-        self.files.push((path.to_owned(), text.as_bytes().to_owned()));
+        self.files
+            .push((path.to_owned(), text.as_bytes().to_owned()));
         self
     }
 
@@ -63,8 +71,14 @@ impl Model {
 
     /// Ubuntu 24.04 with GRUB.
     pub(crate) fn ubuntu(self) -> Self {
-        self.with("etc/os-release", "ID=ubuntu\nID_LIKE=debian\nVERSION_ID=\"24.04\"\n")
-            .with("etc/default/grub", "GRUB_CMDLINE_LINUX_DEFAULT=\"quiet splash\"\nGRUB_CMDLINE_LINUX=\"\"\n")
+        self.with(
+            "etc/os-release",
+            "ID=ubuntu\nID_LIKE=debian\nVERSION_ID=\"24.04\"\n",
+        )
+        .with(
+            "etc/default/grub",
+            "GRUB_CMDLINE_LINUX_DEFAULT=\"quiet splash\"\nGRUB_CMDLINE_LINUX=\"\"\n",
+        )
     }
 
     /// Debian 13 with GRUB.
@@ -78,17 +92,24 @@ impl Model {
         self.with("etc/os-release", "ID=fedora\nVERSION_ID=43\n")
             .with("etc/default/grub", "GRUB_ENABLE_BLSCFG=true\n")
             .with("usr/sbin/grubby", "")
-            .with("boot/loader/entries/a.conf", "linux /vmlinuz\noptions root=/dev/sda2 ro\n")
+            .with(
+                "boot/loader/entries/a.conf",
+                "linux /vmlinuz\noptions root=/dev/sda2 ro\n",
+            )
     }
 
     /// Arch with GRUB.
     pub(crate) fn arch(self) -> Self {
-        self.with("etc/os-release", "ID=arch\n").with("etc/default/grub", "GRUB_CMDLINE_LINUX=\"quiet\"")
+        self.with("etc/os-release", "ID=arch\n")
+            .with("etc/default/grub", "GRUB_CMDLINE_LINUX=\"quiet\"")
     }
 
     /// With the closed flavour.
     pub(crate) fn closed(self) -> Self {
-        let line = format!("NVRM version: NVIDIA UNIX x86_64 Kernel Module  {}  Tue Mar  5\n", self.plan.driver);
+        let line = format!(
+            "NVRM version: NVIDIA UNIX x86_64 Kernel Module  {}  Tue Mar  5\n",
+            self.plan.driver
+        );
         self.with("proc/driver/nvidia/version", &line)
     }
 
@@ -98,12 +119,25 @@ impl Model {
         let source = format!("usr/src/nvidia-{version}");
         let header = include_str!("../../../image/driver/description/seen.h");
         let model = self
-            .with(&format!("{source}/version.mk"), &format!("NVIDIA_VERSION = {version}\n"))
+            .with(
+                &format!("{source}/version.mk"),
+                &format!("NVIDIA_VERSION = {version}\n"),
+            )
             .with(&format!("{source}/kernel-open/Makefile"), "all:\n")
-            .with(&format!("{source}/kernel-open/left.o"), "an object of another build\n")
-            .with(&format!("{source}/src/nvidia/interface/nvrm_registry.h"), header)
+            .with(
+                &format!("{source}/kernel-open/left.o"),
+                "an object of another build\n",
+            )
+            .with(
+                &format!("{source}/src/nvidia/interface/nvrm_registry.h"),
+                header,
+            )
             .with(&format!("lib/modules/{RELEASE}/build/Makefile"), "all:\n");
-        ["dkms", "make", "gcc", "python3"].iter().fold(model, |model, name| model.with(&format!("usr/bin/{name}"), ""))
+        ["dkms", "make", "gcc", "python3"]
+            .iter()
+            .fold(model, |model, name| {
+                model.with(&format!("usr/bin/{name}"), "")
+            })
     }
 
     /// With an IOMMU that translates.
@@ -156,7 +190,10 @@ impl Model {
 pub(crate) fn kinds(plan: &Plan) -> String {
     let one = |step: &crate::step::Step| {
         let mark = if step.by == By::Apply { "!" } else { "" };
-        format!("{}{mark}", serde_json::to_value(step.kind).unwrap().as_str().unwrap())
+        format!(
+            "{}{mark}",
+            serde_json::to_value(step.kind).unwrap().as_str().unwrap()
+        )
     };
     plan.steps.iter().map(one).collect::<Vec<_>>().join(" ")
 }
@@ -164,7 +201,12 @@ pub(crate) fn kinds(plan: &Plan) -> String {
 /// What the step of a kind says.
 #[track_caller]
 pub(crate) fn what(plan: &Plan, kind: Kind) -> String {
-    plan.steps.iter().find(|step| step.kind == kind).unwrap_or_else(|| panic!("{plan:#?}")).what.clone()
+    plan.steps
+        .iter()
+        .find(|step| step.kind == kind)
+        .unwrap_or_else(|| panic!("{plan:#?}"))
+        .what
+        .clone()
 }
 
 /// A runner that records, and fails at a line that begins so.
@@ -177,9 +219,15 @@ pub(crate) struct Recorder {
 impl Runner for Recorder {
     fn run(&mut self, words: &[String], _: u64) -> SetupResult<bool> {
         let line = line(words);
-        let fails = self.fails_at.is_some_and(|beginning| line.starts_with(beginning));
+        let fails = self
+            .fails_at
+            .is_some_and(|beginning| line.starts_with(beginning));
         self.ran.push(line.clone());
-        if fails { Err(SetupError(format!("`{line}` ended with exit status: 1"))) } else { Ok(true) }
+        if fails {
+            Err(SetupError(format!("`{line}` ended with exit status: 1")))
+        } else {
+            Ok(true)
+        }
     }
 }
 
@@ -192,7 +240,10 @@ pub(crate) struct Person {
 
 impl Person {
     pub(crate) fn who_says(answers: bool) -> Self {
-        Self { heard: String::new(), answers }
+        Self {
+            heard: String::new(),
+            answers,
+        }
     }
 }
 
@@ -231,7 +282,11 @@ pub(crate) fn everything(at: &Path) -> Everything {
             let path = entry.unwrap().path();
             let found = fs::symlink_metadata(&path).unwrap();
             let name = path.strip_prefix(at).unwrap().display().to_string();
-            let text = if found.is_file() { fs::read(&path).unwrap() } else { Vec::new() };
+            let text = if found.is_file() {
+                fs::read(&path).unwrap()
+            } else {
+                Vec::new()
+            };
             all.push((name, text, found.permissions().mode()));
             if found.is_dir() {
                 folders.push(path);

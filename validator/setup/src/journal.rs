@@ -66,10 +66,13 @@ impl Journal {
     pub fn read(root: &Root) -> SetupResult<Option<Self>> {
         let bytes = match root.read(paths::JOURNAL) {
             Ok(bytes) => bytes,
-            Err(e) if e.kind() == ErrorKind::NotFound || e.kind() == ErrorKind::NotADirectory => return Ok(None),
+            Err(e) if e.kind() == ErrorKind::NotFound || e.kind() == ErrorKind::NotADirectory => {
+                return Ok(None);
+            }
             Err(e) => return Err(SetupError::at(paths::JOURNAL, &e)),
         };
-        let journal: Self = serde_json::from_slice(&bytes).map_err(|e| SetupError::at(paths::JOURNAL, &e))?;
+        let journal: Self =
+            serde_json::from_slice(&bytes).map_err(|e| SetupError::at(paths::JOURNAL, &e))?;
         if journal.schema != SCHEMA {
             let why = format!("its schema is '{}'; expected {SCHEMA}", journal.schema);
             return Err(SetupError::at(paths::JOURNAL, &why));
@@ -82,7 +85,11 @@ impl Journal {
     /// # Errors
     /// As [`Journal::read`].
     pub fn opened(root: &Root) -> SetupResult<Self> {
-        let empty = || Self { schema: SCHEMA.to_owned(), expected: Expected::default(), entries: Vec::new() };
+        let empty = || Self {
+            schema: SCHEMA.to_owned(),
+            expected: Expected::default(),
+            entries: Vec::new(),
+        };
         Ok(Self::read(root)?.unwrap_or_else(empty))
     }
 
@@ -91,7 +98,8 @@ impl Journal {
     /// # Errors
     /// One line.
     pub fn write(&self, root: &Root) -> SetupResult<()> {
-        let mut text = serde_json::to_string_pretty(self).map_err(|e| SetupError::at(paths::JOURNAL, &e))?;
+        let mut text =
+            serde_json::to_string_pretty(self).map_err(|e| SetupError::at(paths::JOURNAL, &e))?;
         text.push('\n');
         files::write(root, paths::JOURNAL, &text, 0o600)
     }

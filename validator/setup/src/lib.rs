@@ -31,7 +31,10 @@ pub struct SetupError(pub String);
 
 impl SetupError {
     fn at(path: &str, why: &dyn std::fmt::Display) -> Self {
-        Self(format!("/{path}: {why}", path = path.trim_start_matches('/')))
+        Self(format!(
+            "/{path}: {why}",
+            path = path.trim_start_matches('/')
+        ))
     }
 }
 

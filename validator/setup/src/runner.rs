@@ -38,7 +38,9 @@ pub struct Live;
 
 impl Runner for Live {
     fn run(&mut self, words: &[String], seconds: u64) -> SetupResult<bool> {
-        let (name, rest) = words.split_first().ok_or_else(|| SetupError("a command without a name".to_owned()))?;
+        let (name, rest) = words
+            .split_first()
+            .ok_or_else(|| SetupError("a command without a name".to_owned()))?;
         let wrong = |why: String| SetupError(format!("`{}` {why}", line(words)));
         let mut child = Command::new(name)
             .args(rest)
@@ -51,7 +53,9 @@ impl Runner for Live {
         match wait(&mut child, seconds).map_err(|e| wrong(e.to_string()))? {
             Some(status) if status.success() => Ok(true),
             Some(status) => Err(wrong(format!("ended with {status}"))),
-            None => Err(wrong(format!("did not end within {seconds} s, and was killed"))),
+            None => Err(wrong(format!(
+                "did not end within {seconds} s, and was killed"
+            ))),
         }
     }
 }
@@ -97,7 +101,10 @@ mod tests {
         let mut live = Live;
         assert_eq!(live.run(&words("sh|-c|exit 0"), 60), Ok(true));
         let why = |line: &str, seconds| Live.run(&words(line), seconds).unwrap_err().0;
-        assert_eq!(why("sh|-c|exit 3", 60), "`sh -c 'exit 3'` ended with exit status: 3");
+        assert_eq!(
+            why("sh|-c|exit 3", 60),
+            "`sh -c 'exit 3'` ended with exit status: 3"
+        );
         assert!(why("no-such-program", 60).starts_with("`no-such-program` could not be started"));
         assert_eq!(
             why("sh|-c|sleep 300 & sleep 300", 0),

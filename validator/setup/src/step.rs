@@ -19,7 +19,11 @@ pub mod paths {
     /// The script that loads the edited modules.
     pub const LOADER: &str = "usr/lib/firstlight/load-nvidia";
     /// Folders of systemd-boot's entries.
-    pub const ENTRIES: [&str; 3] = ["boot/loader/entries", "efi/loader/entries", "boot/efi/loader/entries"];
+    pub const ENTRIES: [&str; 3] = [
+        "boot/loader/entries",
+        "efi/loader/entries",
+        "boot/efi/loader/entries",
+    ];
     /// Files of which a plan needs to know the text.
     pub const WRITTEN: [&str; 6] = [MODPROBE, GRUB_DROP_IN, GRUB, CMDLINE, EXTLINUX, LOADER];
     /// What was done, for `undo`.
@@ -134,13 +138,23 @@ impl Call {
     /// A program that writes files from others.
     #[must_use]
     pub fn generator(line: &str) -> Self {
-        Self { words: split(line), back: Vec::new(), generator: true, seconds: 900 }
+        Self {
+            words: split(line),
+            back: Vec::new(),
+            generator: true,
+            seconds: 900,
+        }
     }
 
     /// A program that another call takes back.
     #[must_use]
     pub fn with_back(words: Vec<String>, back: Vec<String>, seconds: u64) -> Self {
-        Self { words, back, generator: false, seconds }
+        Self {
+            words,
+            back,
+            generator: false,
+            seconds,
+        }
     }
 
     /// The line that a shell would get.
@@ -160,7 +174,13 @@ pub fn split(line: &str) -> Vec<String> {
 #[must_use]
 pub fn line(words: &[String]) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_=./:,+@%".contains(c);
-    let one = |word: &String| if word.chars().all(plain) { word.clone() } else { format!("'{word}'") };
+    let one = |word: &String| {
+        if word.chars().all(plain) {
+            word.clone()
+        } else {
+            format!("'{word}'")
+        }
+    };
     words.iter().map(one).collect::<Vec<_>>().join(" ")
 }
 

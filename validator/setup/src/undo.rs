@@ -27,8 +27,14 @@ pub struct Undone {
 ///
 /// # Errors
 /// One line: the journal cannot be read or written. `None` if there is none.
-pub fn undo(root: &Root, runner: &mut dyn Runner, talk: &mut dyn Talk) -> SetupResult<Option<Undone>> {
-    let Some(mut journal) = Journal::read(root)? else { return Ok(None) };
+pub fn undo(
+    root: &Root,
+    runner: &mut dyn Runner,
+    talk: &mut dyn Talk,
+) -> SetupResult<Option<Undone>> {
+    let Some(mut journal) = Journal::read(root)? else {
+        return Ok(None);
+    };
     let mut undone = Undone::default();
     for entry in journal.entries.iter().rev() {
         talk.say(&shown(root, entry));
@@ -59,8 +65,10 @@ pub fn undo(root: &Root, runner: &mut dyn Runner, talk: &mut dyn Talk) -> SetupR
         // After a crash here, what is still to be taken back is known.
         let mut now = journal.clone();
         now.entries.extend(kept.iter().cloned());
-        now.entries
-            .extend(generators.iter().map(|call| Entry { record: Record::Run { call: call.clone() }, done: true }));
+        now.entries.extend(generators.iter().map(|call| Entry {
+            record: Record::Run { call: call.clone() },
+            done: true,
+        }));
         now.write(root)?;
     }
     for call in generators {
@@ -69,7 +77,10 @@ pub fn undo(root: &Root, runner: &mut dyn Runner, talk: &mut dyn Talk) -> SetupR
             Ok(false) => undone.listed.push(call.line()),
             Err(why) => {
                 undone.left.push(why.0);
-                kept.push(Entry { record: Record::Run { call }, done: true });
+                kept.push(Entry {
+                    record: Record::Run { call },
+                    done: true,
+                });
             }
         }
     }
@@ -86,7 +97,9 @@ pub fn undo(root: &Root, runner: &mut dyn Runner, talk: &mut dyn Talk) -> SetupR
 fn shown(root: &Root, entry: &Entry) -> String {
     match &entry.record {
         Record::Write { change, .. } => match text_of(root, &change.path) {
-            Ok(now) if now == change.before => format!("nothing to do: /{} is as it was before\n", change.path),
+            Ok(now) if now == change.before => {
+                format!("nothing to do: /{} is as it was before\n", change.path)
+            }
             Ok(now) if now.as_deref() == Some(&change.after) => {
                 unified(&change.path, Some(&change.after), change.before.as_deref())
             }
@@ -105,7 +118,12 @@ fn shown(root: &Root, entry: &Entry) -> String {
 }
 
 /// Takes one action back.
-fn back(root: &Root, entry: &Entry, runner: &mut dyn Runner, listed: &mut Vec<String>) -> Result<(), String> {
+fn back(
+    root: &Root,
+    entry: &Entry,
+    runner: &mut dyn Runner,
+    listed: &mut Vec<String>,
+) -> Result<(), String> {
     match &entry.record {
         Record::Write { change, folders } => {
             let now = text_of(root, &change.path).map_err(|e| e.0)?;
@@ -113,7 +131,10 @@ fn back(root: &Root, entry: &Entry, runner: &mut dyn Runner, listed: &mut Vec<St
                 return Ok(());
             }
             if now.as_deref() != Some(&change.after) {
-                return Err(format!("/{} has changed since, and is left alone", change.path));
+                return Err(format!(
+                    "/{} has changed since, and is left alone",
+                    change.path
+                ));
             }
             match &change.before {
                 Some(before) => files::write(root, &change.path, before, 0o644),
@@ -137,7 +158,12 @@ fn back(root: &Root, entry: &Entry, runner: &mut dyn Runner, listed: &mut Vec<St
 }
 
 /// Removes a folder that is as it was left.
-fn tree(root: &Root, path: &str, files: &std::collections::BTreeMap<String, String>, done: bool) -> Result<(), String> {
+fn tree(
+    root: &Root,
+    path: &str,
+    files: &std::collections::BTreeMap<String, String>,
+    done: bool,
+) -> Result<(), String> {
     if root.stat(path).is_err() {
         return Ok(());
     }
@@ -146,7 +172,9 @@ fn tree(root: &Root, path: &str, files: &std::collections::BTreeMap<String, Stri
         let differs = |(name, hash): &(&String, &String)| files.get(*name) != Some(*hash);
         let changed = now.iter().find(differs).map(|(name, _)| name);
         if let Some(name) = changed.or_else(|| files.keys().find(|name| !now.contains_key(*name))) {
-            return Err(format!("/{path}/{name} has changed since; the folder is left alone"));
+            return Err(format!(
+                "/{path}/{name} has changed since; the folder is left alone"
+            ));
         }
     }
     files::remove_tree(root, path).map_err(|e| e.0)

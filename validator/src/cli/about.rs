@@ -38,7 +38,9 @@ pub(super) fn man() -> Result<u8, CommandError> {
 fn add(pages: &mut Vec<u8>, command: &Command, more: &str) -> io::Result<()> {
     Man::new(command.clone()).render(pages)?;
     pages.write_all(more.as_bytes())?;
-    command.get_subcommands().try_for_each(|below| add(pages, below, ""))
+    command
+        .get_subcommands()
+        .try_for_each(|below| add(pages, below, ""))
 }
 
 /// The sections of the program's own page that are not in the command line's description.
@@ -122,8 +124,13 @@ pub(super) fn record(root: &Root, place: &Place) -> Result<u8, CommandError> {
         return Err(CommandError::Usage(why.to_owned()));
     }
     let result = recording::record(root);
-    result.left_out.iter().for_each(|line| log::warn!("left out: {}", shown(line)));
+    result
+        .left_out
+        .iter()
+        .for_each(|line| log::warn!("left out: {}", shown(line)));
     write(place, &result.recording.to_string())?;
-    log::info!("{place}: holds PCI and RDMA addresses, GPU UUIDs and kernel log lines; read it before you share it");
+    log::info!(
+        "{place}: holds PCI and RDMA addresses, GPU UUIDs and kernel log lines; read it before you share it"
+    );
     Ok(SUCCESS)
 }

@@ -65,7 +65,11 @@ impl Console {
     }
 
     pub(super) fn row(&mut self, test: &TestEntry) {
-        if self.waiting.last().is_some_and(|last| !text::are_equal(last, test)) {
+        if self
+            .waiting
+            .last()
+            .is_some_and(|last| !text::are_equal(last, test))
+        {
             self.write_waiting();
         }
         if text::are_equal(test, test) {

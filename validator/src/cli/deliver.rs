@@ -61,7 +61,11 @@ fn write(report: &Report, copies: &mut [ReportCopy]) -> Result<(), (usize, Strin
     for (n, copy) in copies.iter_mut().enumerate() {
         let failed = |why: String| (n, why);
         let text = copy.text(report, path.as_deref()).map_err(failed)?;
-        match copy.to.write_beside(&text).map_err(|e| failed(e.to_string()))? {
+        match copy
+            .to
+            .write_beside(&text)
+            .map_err(|e| failed(e.to_string()))?
+        {
             Some(file) => files.push((n, file)),
             None => others.push((n, text)),
         }
@@ -69,11 +73,16 @@ fn write(report: &Report, copies: &mut [ReportCopy]) -> Result<(), (usize, Strin
     let failed_at = |n: usize, e: OutputError| (n, e.to_string());
     for (n, text) in others {
         let place = copies.get(n).map(ReportCopy::place);
-        place.map_or(Ok(()), |place| output::write_in_place(place, &text)).map_err(|e| failed_at(n, e))?;
+        place
+            .map_or(Ok(()), |place| output::write_in_place(place, &text))
+            .map_err(|e| failed_at(n, e))?;
     }
     for (n, file) in files {
         AtomicFile::replace(file).map_err(|e| {
-            let place = copies.get(n).map(|s| s.place().to_string()).unwrap_or_default();
+            let place = copies
+                .get(n)
+                .map(|s| s.place().to_string())
+                .unwrap_or_default();
             (n, format!("{place}: cannot be written: {e}"))
         })?;
     }
@@ -83,7 +92,10 @@ fn write(report: &Report, copies: &mut [ReportCopy]) -> Result<(), (usize, Strin
 /// The path of the JSON file, which the text mentions.
 fn json_path(copies: &[ReportCopy]) -> Option<String> {
     copies.iter().find_map(|copy| match copy {
-        ReportCopy { form: CopyForm::Json, to } if *to.place() != Place::Stdout => Some(to.place().to_string()),
+        ReportCopy {
+            form: CopyForm::Json,
+            to,
+        } if *to.place() != Place::Stdout => Some(to.place().to_string()),
         _ => None,
     })
 }
@@ -94,7 +106,10 @@ impl ReportCopy {
     /// # Errors
     /// Wrong use: the place cannot be written.
     pub(super) fn new(form: CopyForm, place: Place) -> Result<Self, CommandError> {
-        Ok(Self { form, to: Reserved::new(form.option(), place)? })
+        Ok(Self {
+            form,
+            to: Reserved::new(form.option(), place)?,
+        })
     }
 
     const fn place(&self) -> &Place {
@@ -104,7 +119,9 @@ impl ReportCopy {
     fn text(&self, report: &Report, path: Option<&str>) -> Result<String, String> {
         match self.form {
             CopyForm::Json => pretty(report).map_err(|e| e.to_string()),
-            CopyForm::Text => Ok(at_width(COLUMNS, || shown_text(&text::full_text(report, path)))),
+            CopyForm::Text => Ok(at_width(COLUMNS, || {
+                shown_text(&text::full_text(report, path))
+            })),
             CopyForm::Html => html::page(report).map_err(|e| e.to_string()),
         }
     }

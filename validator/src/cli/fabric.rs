@@ -43,7 +43,12 @@ pub(super) fn run(root: &Root, config: &Config, action: Action) -> Result<u8, Co
     match action {
         Action::Show { json } => show(root, json.as_ref()),
         Action::Plan { acs, rebar, json } => make_plan(root, options(acs, rebar), json.as_ref()),
-        Action::Fix { acs, rebar, journal, json } => fix(root, options(acs, rebar), journal, json.as_ref()),
+        Action::Fix {
+            acs,
+            rebar,
+            journal,
+            json,
+        } => fix(root, options(acs, rebar), journal, json.as_ref()),
         Action::Restore { journal, json } => restored(root, journal, json.as_ref()),
     }
 }
@@ -54,7 +59,13 @@ fn read(root: &Root) -> Result<Fabric, CommandError> {
 
 /// What kind of machine this is, for the remedies. What the driver knows does not matter here.
 fn host(root: &Root, fabric: &Fabric) -> Host {
-    platform::read(root, Some(fabric), &identity::read(root), &BTreeMap::new(), &BTreeMap::new())
+    platform::read(
+        root,
+        Some(fabric),
+        &identity::read(root),
+        &BTreeMap::new(),
+        &BTreeMap::new(),
+    )
 }
 
 /// The GPUs by number, with the driver's names where it runs.
@@ -64,7 +75,9 @@ pub(super) fn gpu_block(root: &Root, fabric: &Fabric) -> String {
 
 /// Logs the lines of a block of GPUs, where standard output is a table that programs read.
 pub(super) fn log_gpus(block: &str) {
-    block.lines().for_each(|line| log::info!("{}", line.trim_start()));
+    block
+        .lines()
+        .for_each(|line| log::info!("{}", line.trim_start()));
 }
 
 /// The text with the GPUs below its first line.
@@ -81,13 +94,19 @@ fn lacks_root(root: &Root) -> bool {
 /// Says once what only root can read.
 fn warn_if_not_root(root: &Root) {
     if lacks_root(root) {
-        log::warn!("run as root: others read 64 bytes of configuration space, and what is behind them is unknown");
+        log::warn!(
+            "run as root: others read 64 bytes of configuration space, and what is behind them is unknown"
+        );
     }
 }
 
 /// What writes registers is done by root alone.
 fn needs_root(root: &Root, action: &str) -> Result<(), CommandError> {
-    let why = || CommandError::Usage(format!("fabric {action}: run it as root; it writes registers of this machine"));
+    let why = || {
+        CommandError::Usage(format!(
+            "fabric {action}: run it as root; it writes registers of this machine"
+        ))
+    };
     if lacks_root(root) { Err(why()) } else { Ok(()) }
 }
 
@@ -107,7 +126,11 @@ fn show(root: &Root, json: Option<&Place>) -> Result<u8, CommandError> {
         log::warn!("{}", no_gpu());
     }
     let shown = fabric.shown(&host(root, &fabric));
-    write_json_or_text(json, &shown, &with_gpus(&text::show(&shown), &gpu_block(root, &fabric)))?;
+    write_json_or_text(
+        json,
+        &shown,
+        &with_gpus(&text::show(&shown), &gpu_block(root, &fabric)),
+    )?;
     Ok(reading_status(&fabric.findings))
 }
 
@@ -125,44 +148,91 @@ struct AcsAndRebar<'a, A, B> {
 
 fn make_plan(root: &Root, options: PassOptions, json: Option<&Place>) -> Result<u8, CommandError> {
     warn_if_not_root(root);
-    let PassPlan { fabric, bars, acs } = pass::make_plan(root, options).map_err(|e| CommandError::undone(&e))?;
+    let PassPlan { fabric, bars, acs } =
+        pass::make_plan(root, options).map_err(|e| CommandError::undone(&e))?;
     if fabric.gpus.is_empty() {
         log::warn!("{}", no_gpu());
     }
     let findings = &FindingEntry::all(&acs.findings, &host(root, &fabric))[..];
-    let content = &AcsAndRebar { summary: None, acs: &acs, findings, rebar: &bars.rebar };
-    let document = Document { schema: "firstlight.plan/1", root: &fabric.root, content };
-    let text = with_gpus(&text::plan(&fabric, &acs, &bars, findings), &gpu_block(root, &fabric));
+    let content = &AcsAndRebar {
+        summary: None,
+        acs: &acs,
+        findings,
+        rebar: &bars.rebar,
+    };
+    let document = Document {
+        schema: "firstlight.plan/1",
+        root: &fabric.root,
+        content,
+    };
+    let text = with_gpus(
+        &text::plan(&fabric, &acs, &bars, findings),
+        &gpu_block(root, &fabric),
+    );
     write_json_or_text(json, &document, &text)?;
     Ok(reading_status(&acs.findings))
 }
 
-fn fix(root: &Root, options: PassOptions, journal: Option<PathBuf>, json: Option<&Place>) -> Result<u8, CommandError> {
+fn fix(
+    root: &Root,
+    options: PassOptions,
+    journal: Option<PathBuf>,
+    json: Option<&Place>,
+) -> Result<u8, CommandError> {
     needs_root(root, "fix")?;
     let journal = journal_of(root, journal)?;
     let done = pass::run(root, options, &journal).map_err(|e| CommandError::undone(&e))?;
-    let PassResult { fabric, bars, plan, applied } = &done;
+    let PassResult {
+        fabric,
+        bars,
+        plan,
+        applied,
+    } = &done;
     let summary = Some(text::summary(plan, applied, bars));
     let findings = &FindingEntry::all(&applied.findings, &host(root, fabric))[..];
-    let content = &AcsAndRebar { summary, acs: applied, findings, rebar: &bars.rebar };
-    let document = Document { schema: schema::FIX, root: &fabric.root, content };
-    write_json_or_text(json, &document, &text::fixed(&fabric.root, plan, applied, bars, findings))?;
+    let content = &AcsAndRebar {
+        summary,
+        acs: applied,
+        findings,
+        rebar: &bars.rebar,
+    };
+    let document = Document {
+        schema: schema::FIX,
+        root: &fabric.root,
+        content,
+    };
+    write_json_or_text(
+        json,
+        &document,
+        &text::fixed(&fabric.root, plan, applied, bars, findings),
+    )?;
     Ok(status(&applied.findings))
 }
 
-fn restored(root: &Root, journal: Option<PathBuf>, json: Option<&Place>) -> Result<u8, CommandError> {
+fn restored(
+    root: &Root,
+    journal: Option<PathBuf>,
+    json: Option<&Place>,
+) -> Result<u8, CommandError> {
     needs_root(root, "restore")?;
     let journal = journal_of(root, journal)?;
-    let content: &Restored = &restore::restore(root, &journal).map_err(|e| CommandError::undone(&e))?;
+    let content: &Restored =
+        &restore::restore(root, &journal).map_err(|e| CommandError::undone(&e))?;
     let here = root.name();
-    let document = Document { schema: "firstlight.restore/1", root: &here, content };
+    let document = Document {
+        schema: "firstlight.restore/1",
+        root: &here,
+        content,
+    };
     write_json_or_text(json, &document, &text::restored(&here, content))?;
     Ok(if content.is_done() { SUCCESS } else { FAILURE })
 }
 
 /// A recorded machine keeps its own journal.
 fn journal_of(root: &Root, given: Option<PathBuf>) -> Result<PathBuf, CommandError> {
-    given.map_or_else(|| Journal::place(root), Ok).map_err(|e| CommandError::undone(&e))
+    given
+        .map_or_else(|| Journal::place(root), Ok)
+        .map_err(|e| CommandError::undone(&e))
 }
 
 /// `topo`
@@ -171,9 +241,16 @@ pub(super) fn topo(root: &Root, config: &Config, json: Option<&Place>) -> Result
     if fabric.gpus.is_empty() {
         return Err(CommandError::Undone(no_gpu()));
     }
-    let topology = Topology::from(&fabric, &nvlinks(root, config, &fabric)?.unwrap_or_default());
+    let topology = Topology::from(
+        &fabric,
+        &nvlinks(root, config, &fabric)?.unwrap_or_default(),
+    );
     let block = gpu_block(root, &fabric);
-    let text = if block.is_empty() { topology.text() } else { format!("{block}\n{}", topology.text()) };
+    let text = if block.is_empty() {
+        topology.text()
+    } else {
+        format!("{block}\n{}", topology.text())
+    };
     write_json_or_text(json, &topology, &text)?;
     Ok(SUCCESS)
 }
@@ -188,10 +265,20 @@ pub(super) fn no_gpu() -> String {
 ///
 /// # Errors
 /// NVML hangs: GPUs whose NVLinks are unknown must not be taken for GPUs that are connected by PCIe only.
-pub(super) fn nvlinks(root: &Root, config: &Config, fabric: &Fabric) -> Result<Option<NvLinks>, CommandError> {
-    let held = |bdf: &Bdf| fabric.devices.iter().any(|d| d.bdf == *bdf && d.driver.as_deref() == Some("nvidia"));
+pub(super) fn nvlinks(
+    root: &Root,
+    config: &Config,
+    fabric: &Fabric,
+) -> Result<Option<NvLinks>, CommandError> {
+    let held = |bdf: &Bdf| {
+        fabric
+            .devices
+            .iter()
+            .any(|d| d.bdf == *bdf && d.driver.as_deref() == Some("nvidia"))
+    };
     let gpus: Vec<Bdf> = fabric.gpus.iter().copied().filter(held).collect();
-    if gpus.len() < 2 || (root.path() != Path::new("/") && config.validate.library_path.is_empty()) {
+    if gpus.len() < 2 || (root.path() != Path::new("/") && config.validate.library_path.is_empty())
+    {
         return Ok(None);
     }
     match engine::nvlinks(root, config, &gpus) {

@@ -20,30 +20,48 @@ pub(super) fn fetch(asked: &Fetch) -> Result<u8, CommandError> {
     let to = asked.output.display();
     let unwritten = |e: std::io::Error| here(format!("{to}: {e}"));
     let authorities = authorities(asked.ca.as_deref())?;
-    let mut pieces = http::get(&asked.url, asked.largest, &authorities, Duration::from_secs(asked.timeout));
+    let mut pieces = http::get(
+        &asked.url,
+        asked.largest,
+        &authorities,
+        Duration::from_secs(asked.timeout),
+    );
     let length = match pieces.next() {
         Some(Ok(Piece::Head(200, length))) => length,
         Some(Ok(Piece::Head(status, _))) => {
             return Err(here(format!("answered {}", http::status_text(status))));
         }
         Some(Err(error)) => return Err(here(error.to_string())),
-        _ => return Err(here(HttpError::NoAnswer("no answer".to_owned()).to_string())),
+        _ => {
+            return Err(here(
+                HttpError::NoAnswer("no answer".to_owned()).to_string(),
+            ));
+        }
     };
     let mut file = AtomicFile::through_links(&asked.output).map_err(unwritten)?;
     let (mut sum, mut got, mut last_shown) = (Sha256::new(), 0, Instant::now());
     for piece in pieces {
-        let Piece::Bytes(bytes) = piece.map_err(|e| here(e.to_string()))? else { continue };
+        let Piece::Bytes(bytes) = piece.map_err(|e| here(e.to_string()))? else {
+            continue;
+        };
         file.write_all(&bytes).map_err(unwritten)?;
         sum.update(&bytes);
         got += bytes.len() as u64;
-        if asked.progress.is_some_and(|seconds| last_shown.elapsed() >= Duration::from_secs(seconds)) {
+        if asked
+            .progress
+            .is_some_and(|seconds| last_shown.elapsed() >= Duration::from_secs(seconds))
+        {
             last_shown = Instant::now();
             // A closed standard output does not stop the download.
             let _ = to_stdout(&format!("{}\n", so_far(got, length)));
         }
     }
     let found = hex(&sum.finalize());
-    if let Some(expected) = asked.sha256.as_ref().filter(|sum| !found.eq_ignore_ascii_case(sum)) {
+    if let Some(expected) = asked
+        .sha256
+        .as_ref()
+        .filter(|sum| !found.eq_ignore_ascii_case(sum))
+    {
         return Err(here(format!("sha256 is {found}, expected {expected}")));
     }
     file.replace().map_err(unwritten)?;

@@ -98,9 +98,15 @@ fn dispatch(args: Args) -> Result<u8, CommandError> {
     let mut setup = || -> Result<(Root, Config), CommandError> {
         let mut config = Config::load(&args.config, &args.set)?;
         obey_nvls(&mut config.validate);
-        let root = args.root.clone().unwrap_or_else(|| config.validate.root.clone());
+        let root = args
+            .root
+            .clone()
+            .unwrap_or_else(|| config.validate.root.clone());
         if !root.exists() {
-            let why = format!("--root {}: there is no such file or folder", shown(&root.display().to_string()));
+            let why = format!(
+                "--root {}: there is no such file or folder",
+                shown(&root.display().to_string())
+            );
             return Err(CommandError::Usage(why));
         }
         let (root, folder) = recording::open(&root).map_err(|e| CommandError::undone(&e))?;
@@ -143,7 +149,10 @@ fn dispatch(args: Args) -> Result<u8, CommandError> {
         Command::Image { json } => about::image(&setup()?.0, json.as_ref()),
         Command::Record { file } => about::record(&setup()?.0, &file),
         Command::Reset(asked) => reset::run(&setup()?.0, &asked),
-        Command::List { known_problems: true, .. } => {
+        Command::List {
+            known_problems: true,
+            ..
+        } => {
             let known = KnownProblems::with(None, &suite::ids()).map_err(CommandError::Undone)?;
             output::write(&args::Place::Stdout, &known.markdown())?;
             Ok(SUCCESS)
@@ -155,7 +164,11 @@ fn dispatch(args: Args) -> Result<u8, CommandError> {
         Command::Schema => report::schema(),
         Command::Screen(asked) => screen::run(&asked),
         Command::NextStep { report, earlier } => report::next_step(&report, &earlier),
-        Command::Env { report, nodes, vllm } => report::env(&report, nodes.as_deref(), vllm.as_deref()),
+        Command::Env {
+            report,
+            nodes,
+            vllm,
+        } => report::env(&report, nodes.as_deref(), vllm.as_deref()),
         Command::Completions { shell } => about::completions(shell),
         Command::Man => about::man(),
         Command::Publish(asked) => publish::run(asked),
@@ -164,7 +177,8 @@ fn dispatch(args: Args) -> Result<u8, CommandError> {
         Command::Time(asked) => fetch::time(&asked),
         Command::Worker(above) => {
             begin(&above)?;
-            worker::serve(io::stdin().lock(), io::stdout().lock()).map_err(|e| CommandError::undone(&e))?;
+            worker::serve(io::stdin().lock(), io::stdout().lock())
+                .map_err(|e| CommandError::undone(&e))?;
             Ok(SUCCESS)
         }
         Command::Partner(above) => {
@@ -196,12 +210,20 @@ fn begin(above: &Lineage) -> Result<(), CommandError> {
 
 fn list(json: Option<&crate::cli::args::Place>, findings: bool) -> Result<u8, CommandError> {
     let list = render::list::list();
-    let text = if findings { finding::markdown() } else { render::list::text(&list) };
+    let text = if findings {
+        finding::markdown()
+    } else {
+        render::list::text(&list)
+    };
     output::write_json_or_text(json, &list, &text)?;
     Ok(SUCCESS)
 }
 
 /// `FAILURE` if a finding is at least a failure.
 fn status(findings: &[Finding]) -> u8 {
-    if findings.iter().any(|f| f.severity >= Severity::Fail) { FAILURE } else { SUCCESS }
+    if findings.iter().any(|f| f.severity >= Severity::Fail) {
+        FAILURE
+    } else {
+        SUCCESS
+    }
 }

@@ -28,14 +28,20 @@ const START: Duration = Duration::from_secs(120);
 /// Runs `nccl`; the status shows whether all values were correct.
 pub(super) fn run(root: &Root, config: &Config, asked: &Nccl) -> Result<u8, CommandError> {
     let sweep = asked.sweep();
-    let sizes = sweep.sizes().map_err(|e| CommandError::Usage(e.to_string()))?;
+    let sizes = sweep
+        .sizes()
+        .map_err(|e| CommandError::Usage(e.to_string()))?;
     if nodes::wanted(asked.nodes, &asked.meet)? {
         return nodes::nccl(root, config, asked, &sweep, &sizes);
     }
     let chosen = gpus(root, config, asked)?;
     let gpus = chosen.len();
     check_exact(&sweep, gpus)?;
-    let to = asked.json.clone().map(|place| Reserved::new("--json", place)).transpose()?;
+    let to = asked
+        .json
+        .clone()
+        .map(|place| Reserved::new("--json", place))
+        .transpose()?;
     if let Some(why) = engine::nvml_hangs(root, config) {
         return Err(CommandError::Undone(why));
     }
@@ -54,7 +60,13 @@ pub(super) fn run(root: &Root, config: &Config, asked: &Nccl) -> Result<u8, Comm
     };
     let shown = asked.json != Some(Place::Stdout);
     let undelivered = |e: io::Error| CommandError::Undone(format!("standard output: {e}"));
-    let say = |text: &str| if shown { to_stdout(&shown_text(text)).map_err(undelivered) } else { Ok(()) };
+    let say = |text: &str| {
+        if shown {
+            to_stdout(&shown_text(text)).map_err(undelivered)
+        } else {
+            Ok(())
+        }
+    };
     say(&(head(&title) + &columns()))?;
     let mut rows = Vec::new();
     let trouble = measure(&mut ranks, &sweep, &sizes, asked.root_rank, |one| {
@@ -159,10 +171,16 @@ fn gpus(root: &Root, config: &Config, asked: &Nccl) -> Result<Vec<GpuId>, Comman
     let gpus = chosen.len();
     if gpus > there || gpus == 0 {
         let wish = asked.gpus.map_or(String::new(), |n| format!("-g {n}: "));
-        return Err(CommandError::Undone(format!("{wish}there are {there} NVIDIA GPUs")));
+        return Err(CommandError::Undone(format!(
+            "{wish}there are {there} NVIDIA GPUs"
+        )));
     }
     if asked.root_rank.index() >= gpus {
-        return Err(CommandError::Usage(format!("-r {}: allowed are 0 to {}", asked.root_rank, gpus - 1)));
+        return Err(CommandError::Usage(format!(
+            "-r {}: allowed are 0 to {}",
+            asked.root_rank,
+            gpus - 1
+        )));
     }
     Ok(chosen)
 }
@@ -172,7 +190,10 @@ pub(super) fn check_exact(sweep: &Sweep, gpus: usize) -> Result<(), CommandError
     let op = sweep.collective.reduces().then_some(sweep.op);
     let ranks = u32::try_from(gpus).unwrap_or(u32::MAX);
     if sweep.check && Values::exact(sweep.data, op, ranks).is_none() {
-        let why = format!("{} of {} by {gpus} GPUs is not exact, so it cannot be checked: -c 0", sweep.op, sweep.data);
+        let why = format!(
+            "{} of {} by {gpus} GPUs is not exact, so it cannot be checked: -c 0",
+            sweep.op, sweep.data
+        );
         return Err(CommandError::Usage(why));
     }
     Ok(())
@@ -198,7 +219,10 @@ fn setup(config: &Config, asked: &Nccl, gpus: Vec<GpuId>) -> Setup {
 }
 
 fn devices(started: &Started) -> Vec<Device> {
-    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let host = rustix::system::uname()
+        .nodename()
+        .to_string_lossy()
+        .into_owned();
     let one = |d: &crate::nccl::ranks::Device| Device {
         rank: d.rank,
         pid: d.pid,
@@ -213,12 +237,22 @@ fn devices(started: &Started) -> Vec<Device> {
 /// Logs the transports that NCCL's log names.
 fn log_transports(ranks: &Ranks) {
     let nccl_log = NcclLog::read(&ranks.output());
-    let mut via: Vec<_> = nccl_log.transports().into_iter().flat_map(|(_, _, via)| via).collect();
+    let mut via: Vec<_> = nccl_log
+        .transports()
+        .into_iter()
+        .flat_map(|(_, _, via)| via)
+        .collect();
     via.sort();
     via.dedup();
     let via: Vec<_> = via.iter().map(ToString::to_string).collect();
-    let way = if via.is_empty() { "no transport named".to_owned() } else { via.join(", ") };
-    let channels = nccl_log.channels().map_or(String::new(), |n| format!(", {n} channels"));
+    let way = if via.is_empty() {
+        "no transport named".to_owned()
+    } else {
+        via.join(", ")
+    };
+    let channels = nccl_log
+        .channels()
+        .map_or(String::new(), |n| format!(", {n} channels"));
     log::info!("transports in NCCL's log: {way}{channels}");
     for (name, value) in nccl_log.foreign_settings(ranks.environment()) {
         log::warn!("NCCL: set by the environment or a file: {name}={value}");
@@ -226,8 +260,12 @@ fn log_transports(ranks: &Ranks) {
 }
 
 pub(super) fn log_first_wrong(rows: &[Row]) {
-    let placed = rows.iter().flat_map(|row| [(row, &row.out_of_place), (row, &row.in_place)]);
-    let first = placed.filter_map(|(row, timed)| Some((row, timed.wrong.as_ref()?.first.as_ref()?))).next();
+    let placed = rows
+        .iter()
+        .flat_map(|row| [(row, &row.out_of_place), (row, &row.in_place)]);
+    let first = placed
+        .filter_map(|(row, timed)| Some((row, timed.wrong.as_ref()?.first.as_ref()?)))
+        .next();
     if let Some((row, at)) = first {
         log::error!(
             "{} of {} B: element {} of checked call {} of rank {} is {}, expected {}",
@@ -252,7 +290,11 @@ fn stopped(trouble: &Trouble) -> u8 {
         log::warn!("{line}");
     }
     log::error!("{trouble}");
-    if trouble.kind == TroubleKind::NoTransport { FAILURE } else { NOT_DONE }
+    if trouble.kind == TroubleKind::NoTransport {
+        FAILURE
+    } else {
+        NOT_DONE
+    }
 }
 
 #[cfg(test)]
@@ -269,7 +311,10 @@ mod tests {
     fn results_are_reported_even_if_they_cannot_be_written() {
         let undelivered = || Err(CommandError::Undone("x.json: cannot be written".to_owned()));
         assert_eq!(ended(FAILURE, undelivered()).unwrap(), FAILURE);
-        assert_eq!(ended(SUCCESS, undelivered()).unwrap_err().exit_status(), NOT_DONE);
+        assert_eq!(
+            ended(SUCCESS, undelivered()).unwrap_err().exit_status(),
+            NOT_DONE
+        );
         assert_eq!(ended(SUCCESS, Ok(())).unwrap(), SUCCESS);
     }
 }

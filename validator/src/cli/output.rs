@@ -38,7 +38,9 @@ pub(super) fn write(place: &Place, text: &str) -> Result<(), OutputError> {
 /// # Errors
 /// If it could not be written completely.
 pub(super) fn write_beside(place: &Place, text: &str) -> Result<Option<AtomicFile>, OutputError> {
-    let Some(path) = file_to_replace(place) else { return Ok(None) };
+    let Some(path) = file_to_replace(place) else {
+        return Ok(None);
+    };
     let written = AtomicFile::through_links(path).and_then(|beside| filled(beside, text));
     written.map(Some).map_err(|e| unwritten(place, &e))
 }
@@ -51,37 +53,50 @@ pub(super) fn write_in_place(place: &Place, text: &str) -> Result<(), OutputErro
     let written = match place {
         Place::Stdout => to_stdout(text),
         // If it is a regular file, its existing content is kept.
-        Place::File(path) => {
-            OpenOptions::new().append(true).open(path).and_then(|mut file| file.write_all(text.as_bytes()))
-        }
+        Place::File(path) => OpenOptions::new()
+            .append(true)
+            .open(path)
+            .and_then(|mut file| file.write_all(text.as_bytes())),
     };
     written.map_err(|e| unwritten(place, &e))
 }
 
 /// Whether both places are the same file to replace; places that are written in place never conflict.
 pub(super) fn same_file(one: &Place, other: &Place) -> bool {
-    let ends = [one, other].map(|place| file_to_replace(place).and_then(|path| destination::resolve(path).ok()));
+    let ends = [one, other]
+        .map(|place| file_to_replace(place).and_then(|path| destination::resolve(path).ok()));
     matches!(ends, [Some(one), Some(other)] if one == other)
 }
 
 /// The file to replace. A folder counts as one: replacing it fails with the system's error.
 fn file_to_replace(place: &Place) -> Option<&Path> {
-    let Place::File(path) = place else { return None };
+    let Place::File(path) = place else {
+        return None;
+    };
     let held = destination::resolve(path).is_ok_and(|end| destination::is_descriptor(&end));
     let other = fs::metadata(path).is_ok_and(|m| !m.is_file() && !m.is_dir());
     (!held && !other).then_some(path)
 }
 
 fn unwritten(place: &Place, why: &dyn Display) -> OutputError {
-    OutputError { place: place.to_string(), why: why.to_string() }
+    OutputError {
+        place: place.to_string(),
+        why: why.to_string(),
+    }
 }
 
 /// Writes JSON if requested, otherwise the text to standard output.
 ///
 /// # Errors
 /// As [`write`].
-pub(super) fn write_json_or_text(place: Option<&Place>, value: &impl Serialize, text: &str) -> Result<(), OutputError> {
-    let Some(place) = place else { return write(&Place::Stdout, &shown_text(text)) };
+pub(super) fn write_json_or_text(
+    place: Option<&Place>,
+    value: &impl Serialize,
+    text: &str,
+) -> Result<(), OutputError> {
+    let Some(place) = place else {
+        return write(&Place::Stdout, &shown_text(text));
+    };
     let json = pretty(value).map_err(|e| unwritten(place, &e))?;
     write(place, &json)
 }
@@ -111,7 +126,9 @@ impl Reserved {
     /// # Errors
     /// Wrong use: `option` names a file that cannot be written.
     pub(super) fn new(option: &str, place: Place) -> Result<Self, CommandError> {
-        let Place::File(path) = &place else { return Ok(Self { place, file: None }) };
+        let Place::File(path) = &place else {
+            return Ok(Self { place, file: None });
+        };
         let tried = match fs::metadata(path) {
             Ok(there) if there.is_dir() => Err(ErrorKind::IsADirectory.into()),
             // Devices and pipes are opened when the result is written.
@@ -120,7 +137,9 @@ impl Reserved {
             // Dropping the new file removes it.
             Ok(_) | Err(_) => AtomicFile::through_links(path).map(Some),
         };
-        let why = |e: io::Error| CommandError::Usage(format!("{option} '{place}': cannot be written: {e}"));
+        let why = |e: io::Error| {
+            CommandError::Usage(format!("{option} '{place}': cannot be written: {e}"))
+        };
         let file = tried.map_err(why)?;
         Ok(Self { place, file })
     }
@@ -133,7 +152,9 @@ impl Reserved {
     /// As [`write_beside`]; after the first time with another new file.
     pub(super) fn write_beside(&mut self, text: &str) -> Result<Option<AtomicFile>, OutputError> {
         match self.file.take() {
-            Some(file) => filled(file, text).map(Some).map_err(|e| unwritten(&self.place, &e)),
+            Some(file) => filled(file, text)
+                .map(Some)
+                .map_err(|e| unwritten(&self.place, &e)),
             None => write_beside(&self.place, text),
         }
     }
@@ -163,15 +184,24 @@ mod tests {
     #[test]
     fn an_unwritable_place_is_reported_before_the_measurement() {
         let dir = tempfile::tempdir().unwrap();
-        for path in ["".into(), dir.path().into(), dir.path().join("none/x.json"), "..".into()] {
+        for path in [
+            "".into(),
+            dir.path().into(),
+            dir.path().join("none/x.json"),
+            "..".into(),
+        ] {
             let error = Reserved::new("-J", Place::File(path)).unwrap_err();
             let why = error.to_string();
             assert_eq!(error.exit_status(), 64);
-            assert!(why.starts_with("-J ") && why.contains(": cannot be written: "), "{why}");
+            assert!(
+                why.starts_with("-J ") && why.contains(": cannot be written: "),
+                "{why}"
+            );
         }
         let file = dir.path().join("x.json");
         assert!(
-            Reserved::new("-J", Place::Stdout).is_ok() && Reserved::new("-J", Place::File("/dev/null".into())).is_ok()
+            Reserved::new("-J", Place::Stdout).is_ok()
+                && Reserved::new("-J", Place::File("/dev/null".into())).is_ok()
         );
         drop(Reserved::new("-J", Place::File(file.clone())).unwrap());
         assert!(!file.exists());
@@ -197,10 +227,20 @@ mod tests {
 
     #[test]
     fn a_full_disk_is_an_error_that_names_the_file() {
-        let error = write(&Place::File("/dev/full".into()), "text").unwrap_err().to_string();
-        assert!(error.starts_with("/dev/full: cannot be written: No space left"), "{error}");
-        let error = write(&Place::File("/nowhere/r.json".into()), "").unwrap_err().to_string();
-        assert!(error.starts_with("/nowhere/r.json: cannot be written: No such file"), "{error}");
+        let error = write(&Place::File("/dev/full".into()), "text")
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.starts_with("/dev/full: cannot be written: No space left"),
+            "{error}"
+        );
+        let error = write(&Place::File("/nowhere/r.json".into()), "")
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.starts_with("/nowhere/r.json: cannot be written: No such file"),
+            "{error}"
+        );
     }
 
     #[test]
@@ -224,7 +264,11 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("r.json");
         fs::write(&path, "old").unwrap();
-        drop(write_beside(&Place::File(path.clone()), "new").unwrap().unwrap());
+        drop(
+            write_beside(&Place::File(path.clone()), "new")
+                .unwrap()
+                .unwrap(),
+        );
         assert_eq!(fs::read_to_string(&path).unwrap(), "old");
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
     }
@@ -239,7 +283,12 @@ mod tests {
         write(&Place::File(link.clone()), "text").unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "before text");
         assert!(fs::read_link(&link).unwrap().starts_with("/proc/self/fd"));
-        assert!(write(&Place::File(dir.path().to_owned()), "").unwrap_err().to_string().contains("cannot be written"));
+        assert!(
+            write(&Place::File(dir.path().to_owned()), "")
+                .unwrap_err()
+                .to_string()
+                .contains("cannot be written")
+        );
     }
 
     #[test]
@@ -249,6 +298,9 @@ mod tests {
         let place = |name: &str| Place::File(dir.path().join(name));
         assert!(same_file(&place("r.json"), &place("./link")));
         assert!(!same_file(&place("r.json"), &place("r.txt")));
-        assert!(!same_file(&Place::File("/dev/null".into()), &Place::File("/dev/null".into())));
+        assert!(!same_file(
+            &Place::File("/dev/null".into()),
+            &Place::File("/dev/null".into())
+        ));
     }
 }

@@ -57,7 +57,9 @@ impl Progress {
             let every = if live { ROW } else { LINE };
             while stopped.recv_timeout(every) == Err(RecvTimeoutError::Timeout) {
                 let mut state = shared.lock().unwrap_or_else(PoisonError::into_inner);
-                let Some(line) = line(&state, Instant::now()) else { continue };
+                let Some(line) = line(&state, Instant::now()) else {
+                    continue;
+                };
                 let text = if live {
                     row(&line, terminal::columns(&io::stderr()), color)
                 } else {
@@ -68,8 +70,16 @@ impl Progress {
                 let _ = io::stderr().write_all(text.as_bytes());
             }
         };
-        let thread = thread::Builder::new().name("progress".to_owned()).spawn(show).ok();
-        Self { state, stop: Some(stop), thread, live }
+        let thread = thread::Builder::new()
+            .name("progress".to_owned())
+            .spawn(show)
+            .ok();
+        Self {
+            state,
+            stop: Some(stop),
+            thread,
+            live,
+        }
     }
 
     fn with(&self, change: impl FnOnce(&mut ProgressState)) {
@@ -85,7 +95,13 @@ impl Progress {
     pub(super) fn begun(&self, id: &str, deadline: Duration) {
         let (id, what, pairs) = (id.to_owned(), String::new(), BTreeSet::new());
         self.with(|state| {
-            state.doing = Some(RunningTest { id, since: Instant::now(), deadline, what, pairs });
+            state.doing = Some(RunningTest {
+                id,
+                since: Instant::now(),
+                deadline,
+                what,
+                pairs,
+            });
         });
     }
 
@@ -95,7 +111,9 @@ impl Progress {
             if let Some(doing) = &mut state.doing {
                 activity.what.clone_into(&mut doing.what);
                 // A GPU with itself is not one of the pairs.
-                doing.pairs.extend(activity.pair.filter(|pair| pair.from != pair.to));
+                doing
+                    .pairs
+                    .extend(activity.pair.filter(|pair| pair.from != pair.to));
             }
         });
     }
@@ -136,14 +154,26 @@ fn line(state: &ProgressState, now: Instant) -> Option<String> {
         tried if tried > all => format!("  pair {tried}"),
         tried => format!("  pair {tried} of {all}"),
     };
-    let what = if doing.what.is_empty() { String::new() } else { format!("  {}", shown(&doing.what)) };
-    Some(format!("{}  {spent} s of {} s{pairs}{what}", doing.id, doing.deadline.as_secs()))
+    let what = if doing.what.is_empty() {
+        String::new()
+    } else {
+        format!("  {}", shown(&doing.what))
+    };
+    Some(format!(
+        "{}  {spent} s of {} s{pairs}{what}",
+        doing.id,
+        doing.deadline.as_secs()
+    ))
 }
 
 /// The live row: overwrites the previous one, cut to the terminal's width.
 fn row(line: &str, columns: usize, color: bool) -> String {
     let text: String = line.chars().take(columns.saturating_sub(3)).collect();
-    let (dim, plain) = if color { ("\x1b[2m", "\x1b[0m") } else { ("", "") };
+    let (dim, plain) = if color {
+        ("\x1b[2m", "\x1b[0m")
+    } else {
+        ("", "")
+    };
     format!("\r  {dim}{text}{plain}\x1b[K")
 }
 
@@ -152,11 +182,19 @@ mod tests {
     use super::*;
 
     fn step(pair: Option<(usize, usize)>, what: &str) -> Activity {
-        Activity { what: what.to_owned(), pair: pair.map(|(from, to)| Pair::of(from, to)) }
+        Activity {
+            what: what.to_owned(),
+            pair: pair.map(|(from, to)| Pair::of(from, to)),
+        }
     }
 
     fn state(steps: &[Activity]) -> (ProgressState, Instant) {
-        let progress = Progress { state: Arc::default(), stop: None, thread: None, live: false };
+        let progress = Progress {
+            state: Arc::default(),
+            stop: None,
+            thread: None,
+            live: false,
+        };
         progress.machine(4);
         progress.begun("p2p-integrity", Duration::from_secs(60));
         steps.iter().for_each(|step| progress.doing(step));
@@ -174,7 +212,10 @@ mod tests {
             step(Some((0, 2)), "GPU 0 -> 2: \x1b[2J"),
         ]);
         let said = line(&state, since + Duration::from_millis(12_700)).unwrap();
-        assert!(said.starts_with("p2p-integrity  12 s of 60 s  pair 2 of 12  GPU 0 -> 2: "), "{said}");
+        assert!(
+            said.starts_with("p2p-integrity  12 s of 60 s  pair 2 of 12  GPU 0 -> 2: "),
+            "{said}"
+        );
         assert!(!said.contains('\x1b'), "{said}");
         assert_eq!(line(&ProgressState::default(), since), None);
     }
@@ -182,7 +223,10 @@ mod tests {
     /// The sample program also copies within each GPU.
     #[test]
     fn no_more_pairs_are_counted_than_there_are() {
-        let step = |pair: Pair| Activity { what: format!("{pair}: copying"), pair: Some(pair) };
+        let step = |pair: Pair| Activity {
+            what: format!("{pair}: copying"),
+            pair: Some(pair),
+        };
         let (mut state, since) = state(&Pair::all(4).map(step).collect::<Vec<_>>());
         assert!(line(&state, since).unwrap().contains("  pair 12 of 12  "));
         state.gpus = 0;
@@ -191,7 +235,10 @@ mod tests {
 
     #[test]
     fn a_test_without_pairs_has_none() {
-        let (state, since) = state(&[step(None, "GPU 1: testing the checker"), step(None, "GPU x -> 1: no number")]);
+        let (state, since) = state(&[
+            step(None, "GPU 1: testing the checker"),
+            step(None, "GPU x -> 1: no number"),
+        ]);
         let said = line(&state, since).unwrap();
         assert_eq!(said, "p2p-integrity  0 s of 60 s  GPU x -> 1: no number");
     }
@@ -200,6 +247,10 @@ mod tests {
     fn the_live_row_fits_its_terminal_and_has_color_only_where_it_may() {
         let text = row(&"x".repeat(200), 80, false);
         assert_eq!(text.chars().filter(|c| *c == 'x').count(), 77);
-        assert!(text.starts_with('\r') && !text.contains("\x1b[2m") && row("x", 80, true).contains("\x1b[2m"));
+        assert!(
+            text.starts_with('\r')
+                && !text.contains("\x1b[2m")
+                && row("x", 80, true).contains("\x1b[2m")
+        );
     }
 }

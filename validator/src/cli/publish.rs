@@ -24,7 +24,9 @@ const LARGEST_CA: u64 = 1 << 20;
 /// Saves the report to every given place; `NOT_DONE` where one of them lacks it.
 pub(super) fn run(asked: Publish) -> Result<u8, CommandError> {
     if asked.partition.is_none() && asked.url.is_none() {
-        return Err(CommandError::Usage("publish: no destination: give --partition or --url".to_owned()));
+        return Err(CommandError::Usage(
+            "publish: no destination: give --partition or --url".to_owned(),
+        ));
     }
     let path = asked.report.display().to_string();
     let here = |why: String| CommandError::Undone(format!("{path}: {why}"));
@@ -32,7 +34,12 @@ pub(super) fn run(asked: Publish) -> Result<u8, CommandError> {
     let finished = FinishedReport::from_json(bytes, asked.verdict.as_deref()).map_err(&here)?;
     let authorities = authorities(asked.ca.as_deref())?;
     // Without a usable token the report waits in the spool to be sent, and is still saved to the partition.
-    let (token, offline) = match asked.token_file.as_deref().map(report::mac::token).transpose() {
+    let (token, offline) = match asked
+        .token_file
+        .as_deref()
+        .map(report::mac::token)
+        .transpose()
+    {
         Ok(token) => (token, asked.offline),
         Err(why) => (None, Some(why)),
     };
@@ -45,12 +52,22 @@ pub(super) fn run(asked: Publish) -> Result<u8, CommandError> {
     });
     let mut all = true;
     let (spool, key) = (asked.spool.as_path(), asked.key_file.as_deref());
-    let storage = StorageOptions { keep: asked.keep.into(), spool, key };
-    publish(&finished, asked.partition.as_deref(), url.as_ref(), storage, |step| {
-        all &= step.done;
-        // A closed standard output does not stop the saving.
-        let _ = to_stdout(&format!("{}\n", step.line));
-    });
+    let storage = StorageOptions {
+        keep: asked.keep.into(),
+        spool,
+        key,
+    };
+    publish(
+        &finished,
+        asked.partition.as_deref(),
+        url.as_ref(),
+        storage,
+        |step| {
+            all &= step.done;
+            // A closed standard output does not stop the saving.
+            let _ = to_stdout(&format!("{}\n", step.line));
+        },
+    );
     Ok(if all { SUCCESS } else { NOT_DONE })
 }
 
@@ -63,13 +80,19 @@ pub(super) fn collect(args: &[OsString]) -> Result<u8, CommandError> {
         ErrorKind::NotFound => "; './run binaries' builds it, and the image does not have it",
         _ => "",
     };
-    Err(CommandError::Undone(format!("{}: {error}{remedy}", receiver.display())))
+    Err(CommandError::Undone(format!(
+        "{}: {error}{remedy}",
+        receiver.display()
+    )))
 }
 
 /// The trusted certificates for https: those in `file`, if it is given.
 pub(super) fn authorities(file: Option<&Path>) -> Result<Authorities, CommandError> {
-    let Some(path) = file else { return Ok(Authorities::default()) };
+    let Some(path) = file else {
+        return Ok(Authorities::default());
+    };
     let name = path.display().to_string();
-    let pem = files::secret(path, LARGEST_CA).map_err(|e| CommandError::Undone(format!("{name}: {e}")))?;
+    let pem = files::secret(path, LARGEST_CA)
+        .map_err(|e| CommandError::Undone(format!("{name}: {e}")))?;
     Authorities::from_pem(&name, &pem).map_err(|e| CommandError::undone(&e))
 }

@@ -32,7 +32,9 @@ pub(super) fn run(root: &Root, asked: &Reset) -> Result<u8, CommandError> {
     let places = places(root, asked.partition.as_deref());
     if places.is_empty() {
         let here = root.join(VARIABLES).display().to_string();
-        let why = format!("reset: no EFI variables in {here}; name the mounted data partition by --partition");
+        let why = format!(
+            "reset: no EFI variables in {here}; name the mounted data partition by --partition"
+        );
         return Err(CommandError::Undone(why));
     }
     let statuses = places.iter().map(|place| {
@@ -42,7 +44,9 @@ pub(super) fn run(root: &Root, asked: &Reset) -> Result<u8, CommandError> {
         };
         to_stdout(&format!("{}: {line}\n", place.name)).map(|()| status)
     });
-    let statuses: Vec<u8> = statuses.collect::<io::Result<_>>().map_err(|e| CommandError::undone(&e))?;
+    let statuses: Vec<u8> = statuses
+        .collect::<io::Result<_>>()
+        .map_err(|e| CommandError::undone(&e))?;
     Ok(statuses.into_iter().max().unwrap_or(NOT_DONE))
 }
 
@@ -54,7 +58,10 @@ fn places<'a>(root: &'a Root, partition: Option<&Path>) -> Vec<MarkStore<'a>> {
         at: StoreKind::Variable(root, Path::new(VARIABLES).join(VARIABLE)),
     });
     let file = partition.map(|folder| folder.join(FILE));
-    let file = file.map(|path| MarkStore { name: path.display().to_string(), at: StoreKind::File(path) });
+    let file = file.map(|path| MarkStore {
+        name: path.display().to_string(),
+        at: StoreKind::File(path),
+    });
     variable.into_iter().chain(file).collect()
 }
 
@@ -62,10 +69,15 @@ impl MarkStore<'_> {
     fn read(&self) -> MarkResult {
         let (bytes, before) = match &self.at {
             StoreKind::Variable(root, path) => (root.read(path), &ATTRIBUTES.to_le_bytes()[..]),
-            StoreKind::File(path) if fs::symlink_metadata(path).is_err_and(|e| e.kind() == ErrorKind::NotFound) => {
+            StoreKind::File(path)
+                if fs::symlink_metadata(path).is_err_and(|e| e.kind() == ErrorKind::NotFound) =>
+            {
                 return Ok(None);
             }
-            StoreKind::File(path) => (files::read(path, SIZE as u64).map_err(io::Error::other), &[][..]),
+            StoreKind::File(path) => (
+                files::read(path, SIZE as u64).map_err(io::Error::other),
+                &[][..],
+            ),
         };
         match bytes {
             Ok(bytes) => {
@@ -95,17 +107,26 @@ fn shown(found: &MarkResult) -> (String, u8) {
     match found {
         Ok(None) => ("no mark".to_owned(), SUCCESS),
         Ok(Some(mark)) => {
-            let value = |text: &Option<String>| text.clone().unwrap_or_else(|| "not known".to_owned());
+            let value =
+                |text: &Option<String>| text.clone().unwrap_or_else(|| "not known".to_owned());
             let finding = mark.finding.as_deref().unwrap_or("none");
             let (image, boot) = (value(&mark.image), value(&mark.boot));
             let what = match mark.step {
-                Step::Recover => "rebooted to recover GPUs, and without peer-to-peer since".to_owned(),
+                Step::Recover => {
+                    "rebooted to recover GPUs, and without peer-to-peer since".to_owned()
+                }
                 Step::Reboot => format!("rebooted by its policy; reboots in a row: {}", mark.count),
                 step => format!("reset during {step}"),
             };
-            (format!("{what}; image {image}; last finding {finding}; boot {boot}"), FAILURE)
+            (
+                format!("{what}; image {image}; last finding {finding}; boot {boot}"),
+                FAILURE,
+            )
         }
-        Err(why) => (format!("unreadable, which vetoes every step: {}", shown_text(why)), NOT_DONE),
+        Err(why) => (
+            format!("unreadable, which vetoes every step: {}", shown_text(why)),
+            NOT_DONE,
+        ),
     }
 }
 
@@ -123,7 +144,13 @@ mod tests {
 
     fn mark() -> Mark {
         let finding = Some("REBAR-NO-ROOM".to_owned());
-        Mark { step: Step::DriverLoad, image: Some("abc".to_owned()), boot: None, finding, count: 0 }
+        Mark {
+            step: Step::DriverLoad,
+            image: Some("abc".to_owned()),
+            boot: None,
+            finding,
+            count: 0,
+        }
     }
 
     /// A machine with variables, and a folder for its data partition.
@@ -135,8 +162,18 @@ mod tests {
         (dir, root, data)
     }
 
-    fn status(root: &Root, action: ResetAction, partition: Option<&PathBuf>) -> Result<u8, CommandError> {
-        run(root, &Reset { action, partition: partition.cloned() })
+    fn status(
+        root: &Root,
+        action: ResetAction,
+        partition: Option<&PathBuf>,
+    ) -> Result<u8, CommandError> {
+        run(
+            root,
+            &Reset {
+                action,
+                partition: partition.cloned(),
+            },
+        )
     }
 
     #[test]
@@ -145,7 +182,11 @@ mod tests {
         let (show, clear) = (ResetAction::Show, ResetAction::Clear);
         assert_eq!(status(&root, show, Some(&data)).unwrap(), SUCCESS);
         let variable = root.join(VARIABLES).join(VARIABLE);
-        fs::write(&variable, [&ATTRIBUTES.to_le_bytes(), mark().text().as_bytes()].concat()).unwrap();
+        fs::write(
+            &variable,
+            [&ATTRIBUTES.to_le_bytes(), mark().text().as_bytes()].concat(),
+        )
+        .unwrap();
         assert_eq!(status(&root, show, None).unwrap(), FAILURE);
         fs::write(data.join(FILE), mark().text()).unwrap();
         assert_eq!(status(&root, show, Some(&data)).unwrap(), FAILURE);
@@ -161,22 +202,39 @@ mod tests {
         let (_dir, root, data) = machine();
         fs::write(root.join(VARIABLES).join(VARIABLE), mark().text()).unwrap();
         fs::write(data.join(FILE), "x").unwrap();
-        assert_eq!(status(&root, ResetAction::Show, Some(&data)).unwrap(), NOT_DONE);
-        assert_eq!(status(&root, ResetAction::Clear, Some(&data)).unwrap(), SUCCESS);
-        assert_eq!(status(&root, ResetAction::Show, Some(&data)).unwrap(), SUCCESS);
+        assert_eq!(
+            status(&root, ResetAction::Show, Some(&data)).unwrap(),
+            NOT_DONE
+        );
+        assert_eq!(
+            status(&root, ResetAction::Clear, Some(&data)).unwrap(),
+            SUCCESS
+        );
+        assert_eq!(
+            status(&root, ResetAction::Show, Some(&data)).unwrap(),
+            SUCCESS
+        );
     }
 
     #[test]
     fn a_machine_without_any_place_is_not_called_free_of_marks() {
         let dir = tempfile::tempdir().unwrap();
-        let why = status(&Root::new(dir.path()), ResetAction::Show, None).unwrap_err().to_string();
-        assert!(why.starts_with("reset: no EFI variables in ") && why.ends_with("by --partition"), "{why}");
+        let why = status(&Root::new(dir.path()), ResetAction::Show, None)
+            .unwrap_err()
+            .to_string();
+        assert!(
+            why.starts_with("reset: no EFI variables in ") && why.ends_with("by --partition"),
+            "{why}"
+        );
     }
 
     #[test]
     fn the_line_has_everything_that_the_mark_has() {
         let (line, _) = shown(&Ok(Some(mark())));
-        assert_eq!(line, "reset during driver-load; image abc; last finding REBAR-NO-ROOM; boot not known");
+        assert_eq!(
+            line,
+            "reset during driver-load; image abc; last finding REBAR-NO-ROOM; boot not known"
+        );
         assert_eq!(shown(&Err("is\u{1b}text".to_owned())).1, NOT_DONE);
         assert!(!shown(&Err("is\u{1b}text".to_owned())).0.contains('\u{1b}'));
     }

@@ -55,13 +55,20 @@ impl Talk for Terminal {
 pub(super) fn run(root: &Root, recorded: bool, asked: &Setup) -> Result<u8, CommandError> {
     let acts = asked.apply || asked.undo;
     if acts && recorded {
-        return Err(usage("setup: a recording cannot be changed; name a folder with the layout of / by --root"));
+        return Err(usage(
+            "setup: a recording cannot be changed; name a folder with the layout of / by --root",
+        ));
     }
     if root.path() != Path::new("/") && !root.join("").is_dir() {
-        return Err(usage(&format!("setup: --root {}: is not a folder", root.path().display())));
+        return Err(usage(&format!(
+            "setup: --root {}: is not a folder",
+            root.path().display()
+        )));
     }
     if root.is_live() && !asked.check && !rustix::process::geteuid().is_root() {
-        return Err(usage("setup: run it as root; other users see 64 bytes of configuration space"));
+        return Err(usage(
+            "setup: run it as root; other users see 64 bytes of configuration space",
+        ));
     }
     if acts && !asked.yes && !io::stdin().is_terminal() {
         return Err(usage(
@@ -69,7 +76,11 @@ pub(super) fn run(root: &Root, recorded: bool, asked: &Setup) -> Result<u8, Comm
         ));
     }
     let mut terminal = Terminal { yes: asked.yes };
-    let mut runner: Box<dyn Runner> = if root.is_live() { Box::new(Live) } else { Box::new(Listing) };
+    let mut runner: Box<dyn Runner> = if root.is_live() {
+        Box::new(Live)
+    } else {
+        Box::new(Listing)
+    };
     if asked.undo {
         return taken_back(root, runner.as_mut(), &mut terminal);
     }
@@ -77,12 +88,23 @@ pub(super) fn run(root: &Root, recorded: bool, asked: &Setup) -> Result<u8, Comm
         return checked(root);
     }
     let families = Families::own().map_err(CommandError::Undone)?;
-    if let Some(wrong) = asked.families.iter().find(|name| !families.optional().any(|known| known == *name)) {
+    if let Some(wrong) = asked
+        .families
+        .iter()
+        .find(|name| !families.optional().any(|known| known == *name))
+    {
         let allowed: Vec<_> = families.optional().collect();
-        return Err(usage(&format!("setup: --families {wrong}: allowed: {}", allowed.join(", "))));
+        return Err(usage(&format!(
+            "setup: --families {wrong}: allowed: {}",
+            allowed.join(", ")
+        )));
     }
     let options = Options {
-        iommu: if asked.iommu == Some(IommuWord::Off) { IommuChoice::Off } else { IommuChoice::PassThrough },
+        iommu: if asked.iommu == Some(IommuWord::Off) {
+            IommuChoice::Off
+        } else {
+            IommuChoice::PassThrough
+        },
         families: asked.families.clone(),
         modules: asked.modules.clone(),
     };
@@ -90,7 +112,12 @@ pub(super) fn run(root: &Root, recorded: bool, asked: &Setup) -> Result<u8, Comm
     let plan = plan::plan(&state, &options, &families).map_err(CommandError::Undone)?;
     if !asked.apply {
         let root = root.name();
-        let document = Document { schema: "firstlight.setup-plan/1", root, machine: &state, plan: &plan };
+        let document = Document {
+            schema: "firstlight.setup-plan/1",
+            root,
+            machine: &state,
+            plan: &plan,
+        };
         write_json_or_text(asked.json.as_ref(), &document, &text::plan(&state, &plan))?;
         return Ok(SUCCESS);
     }
@@ -101,11 +128,21 @@ fn usage(why: &str) -> CommandError {
     CommandError::Usage(why.to_owned())
 }
 
-fn applied(root: &Root, plan: &Plan, runner: &mut dyn Runner, terminal: &mut Terminal) -> Result<u8, CommandError> {
+fn applied(
+    root: &Root,
+    plan: &Plan,
+    runner: &mut dyn Runner,
+    terminal: &mut Terminal,
+) -> Result<u8, CommandError> {
     if !plan.refused.is_empty() {
-        return Err(CommandError::Undone(shown_text(&format!("setup: refused: {}", plan.refused.join("; also: ")))));
+        return Err(CommandError::Undone(shown_text(&format!(
+            "setup: refused: {}",
+            plan.refused.join("; also: ")
+        ))));
     }
-    plan.notes.iter().for_each(|note| terminal.say(&format!("{note}\n")));
+    plan.notes
+        .iter()
+        .for_each(|note| terminal.say(&format!("{note}\n")));
     if !plan.has_work() {
         terminal.say("there is no step that setup could take\n");
     }
@@ -118,13 +155,21 @@ fn applied(root: &Root, plan: &Plan, runner: &mut dyn Runner, terminal: &mut Ter
         ));
         return Ok(NOT_DONE);
     }
-    for step in plan.steps.iter().filter(|step| step.by == setup::step::By::Person) {
+    for step in plan
+        .steps
+        .iter()
+        .filter(|step| step.by == setup::step::By::Person)
+    {
         terminal.say(&format!("yours: {}\n", step.what));
     }
     Ok(SUCCESS)
 }
 
-fn taken_back(root: &Root, runner: &mut dyn Runner, terminal: &mut Terminal) -> Result<u8, CommandError> {
+fn taken_back(
+    root: &Root,
+    runner: &mut dyn Runner,
+    terminal: &mut Terminal,
+) -> Result<u8, CommandError> {
     let Some(undone) = undo(root, runner, terminal).map_err(|e| CommandError::undone(&e))? else {
         terminal.say("nothing was set up here, or all of it was taken back\n");
         return Ok(SUCCESS);
@@ -134,15 +179,27 @@ fn taken_back(root: &Root, runner: &mut dyn Runner, terminal: &mut Terminal) -> 
         terminal.say("nothing was taken back, as asked\n");
         return Ok(NOT_DONE);
     }
-    undone.left.iter().for_each(|line| terminal.say(&format!("left: {line}\n")));
-    terminal.say(&format!("{} taken back; reboot\n", count(undone.actions as u64, "action")));
-    Ok(if undone.left.is_empty() { SUCCESS } else { NOT_DONE })
+    undone
+        .left
+        .iter()
+        .for_each(|line| terminal.say(&format!("left: {line}\n")));
+    terminal.say(&format!(
+        "{} taken back; reboot\n",
+        count(undone.actions as u64, "action")
+    ));
+    Ok(if undone.left.is_empty() {
+        SUCCESS
+    } else {
+        NOT_DONE
+    })
 }
 
 /// Programs that a folder's own system would have to run.
 fn listed(lines: &[String], terminal: &mut Terminal) {
     for line in lines {
-        terminal.say(&format!("not run, because the machine is a folder: {line}\n"));
+        terminal.say(&format!(
+            "not run, because the machine is a folder: {line}\n"
+        ));
     }
 }
 
@@ -151,6 +208,7 @@ fn checked(root: &Root) -> Result<u8, CommandError> {
         to_stdout("nothing was set up here\n").map_err(|e| CommandError::undone(&e))?;
         return Ok(SUCCESS);
     };
-    to_stdout(&shown_text(&format!("{}\n", checked.lines.join("\n")))).map_err(|e| CommandError::undone(&e))?;
+    to_stdout(&shown_text(&format!("{}\n", checked.lines.join("\n"))))
+        .map_err(|e| CommandError::undone(&e))?;
     Ok(if checked.in_force { SUCCESS } else { NOT_DONE })
 }

@@ -43,11 +43,21 @@ pub(super) fn columns(stream: &impl AsFd) -> usize {
 
 /// The text with its answers in color, if standard output wants colors.
 pub(super) fn colored(text: &str) -> String {
-    if has_color(&io::stdout()) { paint(text) } else { text.to_owned() }
+    if has_color(&io::stdout()) {
+        paint(text)
+    } else {
+        text.to_owned()
+    }
 }
 
 /// Labels at the beginning of a line, after which the words of [`WORDS`] have their color.
-const LABELS: [&str; 5] = ["ANSWER   ", "FIRST    ", "KNOWN    ", "SCOPE    ", "VERDICT  "];
+const LABELS: [&str; 5] = [
+    "ANSWER   ",
+    "FIRST    ",
+    "KNOWN    ",
+    "SCOPE    ",
+    "VERDICT  ",
+];
 
 /// Words that have a color at the beginning of a row or after a label; `P2P: YES but` is before `P2P: YES`.
 const WORDS: [(&str, AnsiColor); 14] = [
@@ -75,10 +85,21 @@ fn line(line: &str) -> String {
     let bold = Style::new().bold();
     let label = LABELS.iter().find(|label| line.starts_with(**label));
     let begins = label.map_or("  ", |label| *label);
-    let Some(rest) = line.strip_prefix(begins) else { return line.to_owned() };
-    let head = label.map_or_else(|| begins.to_owned(), |label| format!("{bold}{label}{bold:#}"));
-    let ends = |word: &str| rest.strip_prefix(word).filter(|after| !after.starts_with(|c: char| c.is_alphanumeric()));
-    match WORDS.iter().find_map(|(word, color)| Some((word, color, ends(word)?))) {
+    let Some(rest) = line.strip_prefix(begins) else {
+        return line.to_owned();
+    };
+    let head = label.map_or_else(
+        || begins.to_owned(),
+        |label| format!("{bold}{label}{bold:#}"),
+    );
+    let ends = |word: &str| {
+        rest.strip_prefix(word)
+            .filter(|after| !after.starts_with(|c: char| c.is_alphanumeric()))
+    };
+    match WORDS
+        .iter()
+        .find_map(|(word, color)| Some((word, color, ends(word)?)))
+    {
         Some((word, color, after)) => {
             let style = color.on_default().bold();
             format!("{head}{style}{word}{style:#}{after}")
@@ -106,12 +127,23 @@ mod tests {
             assert!(painted.contains(part), "{part:?} is missing in {painted:?}");
         }
         let plain = ["\x1b[1m", "\x1b[0m", "\x1b[31m", "\x1b[32m", "\x1b[33m"];
-        assert_eq!(plain.iter().fold(painted, |text, code| text.replace(code, "")), text);
+        assert_eq!(
+            plain
+                .iter()
+                .fold(painted, |text, code| text.replace(code, "")),
+            text
+        );
     }
 
     #[test]
     fn a_pipe_has_80_columns_and_no_color() {
         let (reader, _writer) = std::io::pipe().unwrap();
-        assert_eq!((columns(&reader), is_live(&std::fs::File::open("/dev/null").unwrap())), (80, false));
+        assert_eq!(
+            (
+                columns(&reader),
+                is_live(&std::fs::File::open("/dev/null").unwrap())
+            ),
+            (80, false)
+        );
     }
 }

@@ -45,11 +45,19 @@ pub(super) fn run(root: &Root, mut config: Config, asked: Validate) -> Result<u8
         boot_stage,
         ..
     } = asked;
-    let only = if asked.without_peers { names(&suite::ids_of(|test| test.each_gpu)) } else { only };
+    let only = if asked.without_peers {
+        names(&suite::ids_of(|test| test.each_gpu))
+    } else {
+        only
+    };
     config.validate.before_part = before_part;
     config.validate.identity = identity.unwrap_or(config.validate.identity);
     let taken = [&json, &html].contains(&&Some(Place::Stdout));
-    let forms = apart([(CopyForm::Json, json), (CopyForm::Text, text), (CopyForm::Html, html)])?;
+    let forms = apart([
+        (CopyForm::Json, json),
+        (CopyForm::Text, text),
+        (CopyForm::Html, html),
+    ])?;
     let on_console = if forms.iter().any(|(form, _)| *form == CopyForm::Text) {
         forms.contains(&(CopyForm::Text, Place::Stdout))
     } else {
@@ -64,13 +72,19 @@ pub(super) fn run(root: &Root, mut config: Config, asked: Validate) -> Result<u8
         ScopeChoice::Machine => Scope::Machine,
         ScopeChoice::Fabric => Scope::Fabric,
     };
-    for (given, place) in [(only, &mut config.validate.only), (skip, &mut config.validate.skip)] {
+    for (given, place) in [
+        (only, &mut config.validate.only),
+        (skip, &mut config.validate.skip),
+    ] {
         if !given.is_empty() {
             *place = given;
         }
     }
     if asked.without_load {
-        config.validate.skip.extend(names(&suite::ids_of(|test| test.full_load)));
+        config
+            .validate
+            .skip
+            .extend(names(&suite::ids_of(|test| test.full_load)));
     }
     enough_time(&config)?;
     let known = known_problems(config.validate.known_problems.as_deref())?;
@@ -79,8 +93,12 @@ pub(super) fn run(root: &Root, mut config: Config, asked: Validate) -> Result<u8
     let interrupts = Interrupts::catch().map_err(|e| CommandError::undone(&e))?;
     let plan = suite::plan(&config, fabric.ok().as_ref());
     let mut console = Console::new(on_console, output)?;
-    let copies = forms.into_iter().filter(|copy| *copy != (CopyForm::Text, Place::Stdout));
-    let copies = copies.map(|(form, place)| ReportCopy::new(form, place)).collect::<Result<Vec<_>, _>>()?;
+    let copies = forms
+        .into_iter()
+        .filter(|copy| *copy != (CopyForm::Text, Place::Stdout));
+    let copies = copies
+        .map(|(form, place)| ReportCopy::new(form, place))
+        .collect::<Result<Vec<_>, _>>()?;
     if let Some(path) = &screen {
         console.show_on(path, plan.run.iter().map(|test| test.id()));
     }
@@ -95,7 +113,9 @@ pub(super) fn run(root: &Root, mut config: Config, asked: Validate) -> Result<u8
             report.push(entry);
             engine::finish_report(&mut report, Vec::new());
         }
-        Some(_) => log::warn!("validate.baseline is not compared, because the scope is not the machine"),
+        Some(_) => {
+            log::warn!("validate.baseline is not compared, because the scope is not the machine");
+        }
         None => {}
     }
     deliver(&mut report, copies, &mut console);
@@ -104,13 +124,19 @@ pub(super) fn run(root: &Root, mut config: Config, asked: Validate) -> Result<u8
 
 /// The absolute path of the library that `--nccl` names.
 fn library_file(file: &Path) -> Result<PathBuf, CommandError> {
-    let usage =
-        |why: &dyn Display| CommandError::Usage(format!("--nccl {}: {why}", shown(&file.display().to_string())));
+    let usage = |why: &dyn Display| {
+        CommandError::Usage(format!(
+            "--nccl {}: {why}",
+            shown(&file.display().to_string())
+        ))
+    };
     let path = std::path::absolute(file).map_err(|e| usage(&e))?;
     if path.metadata().map_err(|e| usage(&e))?.is_file() {
         Ok(path)
     } else {
-        Err(usage(&"not a regular file; allowed: the file of an NCCL library, such as libnccl.so.2"))
+        Err(usage(
+            &"not a regular file; allowed: the file of an NCCL library, such as libnccl.so.2",
+        ))
     }
 }
 
@@ -121,7 +147,10 @@ fn library_file(file: &Path) -> Result<PathBuf, CommandError> {
 pub(super) fn apart<const N: usize>(
     asked: [(CopyForm, Option<Place>); N],
 ) -> Result<Vec<(CopyForm, Place)>, CommandError> {
-    let forms: Vec<_> = asked.into_iter().filter_map(|(form, place)| Some((form, place?))).collect();
+    let forms: Vec<_> = asked
+        .into_iter()
+        .filter_map(|(form, place)| Some((form, place?)))
+        .collect();
     for (n, (form, place)) in forms.iter().enumerate() {
         for (other, to) in forms.iter().take(n) {
             let both = match (place, to) {
@@ -130,7 +159,8 @@ pub(super) fn apart<const N: usize>(
                 _ => continue,
             };
             let (first, second) = (other.option(), form.option());
-            let why = format!("{first} {to} and {second} {place}: only one of them can go to {both}");
+            let why =
+                format!("{first} {to} and {second} {place}: only one of them can go to {both}");
             return Err(CommandError::Usage(why));
         }
     }
@@ -146,7 +176,9 @@ const LARGEST: u64 = 1 << 20;
 
 /// The known problems of the program and of a user's file, which are read before the first test: a mistake stops the run.
 fn known_problems(file: Option<&Path>) -> Result<KnownProblems, CommandError> {
-    let name = file.map(|path| format!("{}: ", shown(&path.display().to_string()))).unwrap_or_default();
+    let name = file
+        .map(|path| format!("{}: ", shown(&path.display().to_string())))
+        .unwrap_or_default();
     let read = |path: &Path| {
         let bytes = files::read(path, LARGEST)?;
         String::from_utf8(bytes).map_err(|e| format!("cannot be read: {e}"))
@@ -188,7 +220,8 @@ pub(super) fn limit(
     if let Some(limit) = chosen(root, fabric, names)? {
         limit.narrow(&mut config.expect, &fabric.gpus);
         if config.validate.scope == Scope::Machine {
-            config.validate.scope = Scope::Gpus(limit.gpus.iter().map(|(number, _)| *number).collect());
+            config.validate.scope =
+                Scope::Gpus(limit.gpus.iter().map(|(number, _)| *number).collect());
         }
         config.validate.limit = Some(limit);
     }
@@ -197,7 +230,10 @@ pub(super) fn limit(
 
 /// Says that the driver's own choice of GPUs does not count.
 fn warn_of_ignored_choice() {
-    if let Some(gpus) = std::env::var(VISIBLE_DEVICES).ok().filter(|gpus| !gpus.is_empty()) {
+    if let Some(gpus) = std::env::var(VISIBLE_DEVICES)
+        .ok()
+        .filter(|gpus| !gpus.is_empty())
+    {
         log::warn!(
             "{VISIBLE_DEVICES}={} is ignored: all GPUs take part; use --gpus to select some of them",
             shown(&gpus)
@@ -206,7 +242,11 @@ fn warn_of_ignored_choice() {
 }
 
 /// The named GPUs; `None` if none is named, or all are.
-pub(super) fn chosen(root: &Root, fabric: &Fabric, names: &[GpuName]) -> Result<Option<Limit>, CommandError> {
+pub(super) fn chosen(
+    root: &Root,
+    fabric: &Fabric,
+    names: &[GpuName],
+) -> Result<Option<Limit>, CommandError> {
     if names.is_empty() {
         warn_of_ignored_choice();
         return Ok(None);
@@ -216,7 +256,10 @@ pub(super) fn chosen(root: &Root, fabric: &Fabric, names: &[GpuName]) -> Result<
         return Err(CommandError::Undone(no_gpu()));
     }
     let held = gpus::read(root).map_err(|e| CommandError::undone(&e))?;
-    let held: Vec<_> = held.keys().filter_map(|address| address.parse().ok()).collect();
+    let held: Vec<_> = held
+        .keys()
+        .filter_map(|address| address.parse().ok())
+        .collect();
     Limit::of(names, bus, &held).map_err(CommandError::Usage)
 }
 

@@ -27,10 +27,22 @@ impl FromStr for GpuName {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let bad = || format!("'{text}' is not a GPU; allowed are a number or an address, such as 2 or 0000:41:00.0");
+        let bad = || {
+            format!(
+                "'{text}' is not a GPU; allowed are a number or an address, such as 2 or 0000:41:00.0"
+            )
+        };
         // The domain may be omitted, as in `lspci`.
-        let address = || text.parse().or_else(|_| format!("0000:{text}").parse()).ok();
-        text.parse().map(Self::Number).ok().or_else(|| address().map(Self::Address)).ok_or_else(bad)
+        let address = || {
+            text.parse()
+                .or_else(|_| format!("0000:{text}").parse())
+                .ok()
+        };
+        text.parse()
+            .map(Self::Number)
+            .ok()
+            .or_else(|| address().map(Self::Address))
+            .ok_or_else(bad)
     }
 }
 
@@ -52,14 +64,19 @@ impl GpuName {
 pub fn numbered(groups: &[Vec<GpuName>], gpus: &[Bdf]) -> Result<Vec<Vec<usize>>, String> {
     let mut seen = Vec::new();
     let mut find = |name: &GpuName| {
-        let number = name.among(gpus).ok_or_else(|| format!("names GPU {name}, but there are {}", gpus.len()))?;
+        let number = name
+            .among(gpus)
+            .ok_or_else(|| format!("names GPU {name}, but there are {}", gpus.len()))?;
         if seen.contains(&number) {
             return Err(format!("names GPU {number} twice"));
         }
         seen.push(number);
         Ok(number)
     };
-    groups.iter().map(|group| group.iter().map(&mut find).collect()).collect()
+    groups
+        .iter()
+        .map(|group| group.iter().map(&mut find).collect())
+        .collect()
 }
 
 /// A leaf switch, and nodes whose ports lead to it.
@@ -78,7 +95,9 @@ impl FromStr for Leaf {
 
     /// `leaf1: node1 node2`, `leaf1/0: node1 node2`
     fn from_str(text: &str) -> Result<Self, String> {
-        let bad = || format!("'{text}' is not a leaf switch with its nodes, such as 'leaf1: node1 node2'");
+        let bad = || {
+            format!("'{text}' is not a leaf switch with its nodes, such as 'leaf1: node1 node2'")
+        };
         let (place, nodes) = text.split_once(':').ok_or_else(bad)?;
         let (name, rail) = match place.trim().rsplit_once('/') {
             Some((name, rail)) => (name, Some(rail.parse().map_err(|_| bad())?)),
@@ -86,7 +105,13 @@ impl FromStr for Leaf {
         };
         let nodes: Vec<_> = nodes.split_whitespace().map(str::to_owned).collect();
         let is_name = !name.is_empty() && !name.contains(char::is_whitespace) && !nodes.is_empty();
-        is_name.then(|| Self { name: name.to_owned(), rail, nodes }).ok_or_else(bad)
+        is_name
+            .then(|| Self {
+                name: name.to_owned(),
+                rail,
+                nodes,
+            })
+            .ok_or_else(bad)
     }
 }
 
@@ -95,16 +120,26 @@ mod tests {
     use super::*;
 
     fn gpus() -> Vec<Bdf> {
-        ["0000:01:00.0", "0000:41:00.0", "0001:01:00.0"].map(|bdf| bdf.parse().unwrap()).to_vec()
+        ["0000:01:00.0", "0000:41:00.0", "0001:01:00.0"]
+            .map(|bdf| bdf.parse().unwrap())
+            .to_vec()
     }
 
     #[test]
     fn a_gpu_is_named_by_number_or_address() {
         let among = |text: &str| text.parse::<GpuName>().unwrap().among(&gpus());
-        assert_eq!(["2", "41:00.0", "0001:01:00.0"].map(among), [Some(2), Some(1), Some(2)]);
+        assert_eq!(
+            ["2", "41:00.0", "0001:01:00.0"].map(among),
+            [Some(2), Some(1), Some(2)]
+        );
         assert_eq!(["3", "42:00.0"].map(among), [None, None]);
         for text in ["", "x", "-1", "1.0", "0000:41:00", "GPU-00000000"] {
-            assert!(text.parse::<GpuName>().unwrap_err().contains("0000:41:00.0"), "{text}");
+            assert!(
+                text.parse::<GpuName>()
+                    .unwrap_err()
+                    .contains("0000:41:00.0"),
+                "{text}"
+            );
         }
     }
 
@@ -112,20 +147,48 @@ mod tests {
     fn groups_name_each_gpu_once() {
         let name = |text: &str| text.parse::<GpuName>().unwrap();
         let groups = |names: &[&[&str]]| {
-            let names: Vec<Vec<_>> = names.iter().map(|g| g.iter().map(|n| name(n)).collect()).collect();
+            let names: Vec<Vec<_>> = names
+                .iter()
+                .map(|g| g.iter().map(|n| name(n)).collect())
+                .collect();
             numbered(&names, &gpus())
         };
-        assert_eq!(groups(&[&["0", "41:00.0"], &["2"]]), Ok(vec![vec![0, 1], vec![2]]));
-        assert_eq!(groups(&[&["0", "1"], &["41:00.0"]]).unwrap_err(), "names GPU 1 twice");
-        assert_eq!(groups(&[&["0", "7"]]).unwrap_err(), "names GPU 7, but there are 3");
+        assert_eq!(
+            groups(&[&["0", "41:00.0"], &["2"]]),
+            Ok(vec![vec![0, 1], vec![2]])
+        );
+        assert_eq!(
+            groups(&[&["0", "1"], &["41:00.0"]]).unwrap_err(),
+            "names GPU 1 twice"
+        );
+        assert_eq!(
+            groups(&[&["0", "7"]]).unwrap_err(),
+            "names GPU 7, but there are 3"
+        );
     }
 
     #[test]
     fn a_leaf_switch_has_nodes_and_perhaps_a_rail() {
-        let leaf = |text: &str| text.parse::<Leaf>().map(|leaf| (leaf.name, leaf.rail, leaf.nodes.join(" ")));
-        assert_eq!(leaf("leaf1: node1  node2"), Ok(("leaf1".into(), None, "node1 node2".into())));
-        assert_eq!(leaf("rack3/leaf1/7:n"), Ok(("rack3/leaf1".into(), Some(7), "n".into())));
-        for bad in ["", "leaf1", "leaf1:", ": node1", "leaf1/x: node1", "a b: node1"] {
+        let leaf = |text: &str| {
+            text.parse::<Leaf>()
+                .map(|leaf| (leaf.name, leaf.rail, leaf.nodes.join(" ")))
+        };
+        assert_eq!(
+            leaf("leaf1: node1  node2"),
+            Ok(("leaf1".into(), None, "node1 node2".into()))
+        );
+        assert_eq!(
+            leaf("rack3/leaf1/7:n"),
+            Ok(("rack3/leaf1".into(), Some(7), "n".into()))
+        );
+        for bad in [
+            "",
+            "leaf1",
+            "leaf1:",
+            ": node1",
+            "leaf1/x: node1",
+            "a b: node1",
+        ] {
             assert!(leaf(bad).is_err(), "{bad}");
         }
     }

@@ -147,9 +147,19 @@ mod tests {
 
     #[test]
     fn the_page_of_settings_has_every_key_with_its_default_and_what_it_allows() {
-        let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/settings.md")).unwrap();
-        let sections = [Fabric::page(), Validate::page(), Expect::page(), Nodes::page()];
-        let wrong: Vec<_> = sections.iter().filter_map(|section| section.compare(&page).err()).collect();
+        let page =
+            std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/settings.md"))
+                .unwrap();
+        let sections = [
+            Fabric::page(),
+            Validate::page(),
+            Expect::page(),
+            Nodes::page(),
+        ];
+        let wrong: Vec<_> = sections
+            .iter()
+            .filter_map(|section| section.compare(&page).err())
+            .collect();
         assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     }
 
@@ -157,8 +167,16 @@ mod tests {
     fn the_keys_that_init_reads_as_well_are_keys_of_the_validator() {
         let mut config = crate::config::Config::default();
         let sections = contract::config_format::layers::Sections::all(&mut config);
-        let keys: Vec<_> = sections.iter().flat_map(|section| section.keys()).map(|key| key.name()).collect();
-        for key in [VALIDATE_TIMEOUT.key, NODES_TIMEOUT.key, contract::config_format::NODES_SIZE] {
+        let keys: Vec<_> = sections
+            .iter()
+            .flat_map(|section| section.keys())
+            .map(|key| key.name())
+            .collect();
+        for key in [
+            VALIDATE_TIMEOUT.key,
+            NODES_TIMEOUT.key,
+            contract::config_format::NODES_SIZE,
+        ] {
             assert!(keys.iter().any(|known| known == key), "{key}");
         }
     }

@@ -36,7 +36,12 @@ pub struct Config {
 
 impl Sections for Config {
     fn all(&mut self) -> Vec<&mut dyn Section> {
-        vec![&mut self.fabric, &mut self.validate, &mut self.expect, &mut self.nodes]
+        vec![
+            &mut self.fabric,
+            &mut self.validate,
+            &mut self.expect,
+            &mut self.nodes,
+        ]
     }
 }
 
@@ -48,9 +53,14 @@ impl Config {
     pub fn load(files: &[PathBuf], words: &[String]) -> Result<Self, ConfigError> {
         let read = |file: &PathBuf| {
             files::read(file, LARGEST)
-                .and_then(|bytes| String::from_utf8(bytes).map_err(|e| format!("cannot be read: {e}")))
+                .and_then(|bytes| {
+                    String::from_utf8(bytes).map_err(|e| format!("cannot be read: {e}"))
+                })
                 .map(|text| (file.clone(), text))
-                .map_err(|why| ConfigError::Unreadable { place: file.display().to_string(), why })
+                .map_err(|why| ConfigError::Unreadable {
+                    place: file.display().to_string(),
+                    why,
+                })
         };
         let layers = files.iter().map(read).collect::<Result<Vec<_>, _>>()?;
         Self::merge(&layers, words)
@@ -64,7 +74,13 @@ impl Config {
         let mut layers = Layers::<Self>::default();
         for (file, text) in files {
             let place = file.display().to_string();
-            layers.add_file(Layer { place: &place, source: LayerSource::Image }, text);
+            layers.add_file(
+                Layer {
+                    place: &place,
+                    source: LayerSource::Image,
+                },
+                text,
+            );
             layers.error().map_or(Ok(()), |error| Err(error.clone()))?;
         }
         for word in words {
@@ -85,11 +101,26 @@ fn add_word(layers: &mut Layers<Config>, word: &str) -> Result<(), ConfigError> 
     if !section::VALIDATOR.contains(&section) {
         let mut known = section::VALIDATOR.map(str::to_owned).to_vec();
         known.sort_unstable();
-        return Err(ConfigError::Unknown { place, what: "section", name: section.to_owned(), known });
+        return Err(ConfigError::Unknown {
+            place,
+            what: "section",
+            name: section.to_owned(),
+            known,
+        });
     }
     // Words of the kernel's command line have quotes around text with spaces.
-    let value = value.strip_prefix('"').and_then(|value| value.strip_suffix('"')).unwrap_or(value);
-    layers.add_word(Layer { place: &place, source: LayerSource::Word }, key, value);
+    let value = value
+        .strip_prefix('"')
+        .and_then(|value| value.strip_suffix('"'))
+        .unwrap_or(value);
+    layers.add_word(
+        Layer {
+            place: &place,
+            source: LayerSource::Word,
+        },
+        key,
+        value,
+    );
     layers.error().map_or(Ok(()), |error| Err(error.clone()))
 }
 

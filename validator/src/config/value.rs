@@ -28,7 +28,9 @@ fn word<T: ValueEnum>(value: &T) -> Option<String> {
 
 impl<T: ValueEnum> Rule<T> for OneOf<T> {
     fn read(&self, raw: Raw<'_>) -> Result<T, Refused> {
-        raw.text().and_then(|text| T::from_str(text, false).ok()).ok_or(Refused::Type)
+        raw.text()
+            .and_then(|text| T::from_str(text, false).ok())
+            .ok_or(Refused::Type)
     }
 
     fn allowed(&self) -> String {
@@ -50,8 +52,15 @@ pub(super) struct TestIds;
 
 impl TestIds {
     fn list() -> List<String> {
-        List::new(|ids| ids.iter().all(|id| test::Properties::of(id).is_some()).then(|| ids.to_vec()), "")
-            .without_empty()
+        List::new(
+            |ids| {
+                ids.iter()
+                    .all(|id| test::Properties::of(id).is_some())
+                    .then(|| ids.to_vec())
+            },
+            "",
+        )
+        .without_empty()
     }
 }
 
@@ -72,7 +81,10 @@ impl Rule<Vec<String>> for TestIds {
 
 /// A text that is not empty.
 pub(super) const fn text() -> Text<String> {
-    Text::new(|text| (!text.is_empty()).then(|| text.to_owned()), "a text that is not empty")
+    Text::new(
+        |text| (!text.is_empty()).then(|| text.to_owned()),
+        "a text that is not empty",
+    )
 }
 
 /// An absolute path.
@@ -81,7 +93,10 @@ pub(super) fn absolute(text: &str) -> Option<PathBuf> {
 }
 
 /// Any texts.
-#[expect(clippy::unnecessary_wraps, reason = "other lists of the same form can be refused")]
+#[expect(
+    clippy::unnecessary_wraps,
+    reason = "other lists of the same form can be refused"
+)]
 pub(super) fn words(items: &[String]) -> Option<Vec<String>> {
     Some(items.to_vec())
 }
@@ -99,10 +114,19 @@ pub(super) fn groups(raw: Raw<'_>) -> Option<Vec<Vec<GpuName>>> {
         _ => None,
     };
     let group = |value: &toml::Value| {
-        let gpus = value.as_array()?.iter().map(gpu).collect::<Option<Vec<_>>>()?;
+        let gpus = value
+            .as_array()?
+            .iter()
+            .map(gpu)
+            .collect::<Option<Vec<_>>>()?;
         (!gpus.is_empty()).then_some(gpus)
     };
-    let groups = raw.value()?.as_array()?.iter().map(group).collect::<Option<Vec<_>>>()?;
+    let groups = raw
+        .value()?
+        .as_array()?
+        .iter()
+        .map(group)
+        .collect::<Option<Vec<_>>>()?;
     let mut all = groups.concat();
     let named = all.len();
     all.sort();
@@ -112,8 +136,16 @@ pub(super) fn groups(raw: Raw<'_>) -> Option<Vec<Vec<GpuName>>> {
 
 /// Leaf switches with their nodes; a node is named once for each rail.
 pub(super) fn leaves(items: &[String]) -> Option<Vec<Leaf>> {
-    let leaves = items.iter().map(|item| item.parse().ok()).collect::<Option<Vec<Leaf>>>()?;
-    let ports = |leaf: &Leaf| leaf.nodes.iter().map(|node| (node.clone(), leaf.rail)).collect::<Vec<_>>();
+    let leaves = items
+        .iter()
+        .map(|item| item.parse().ok())
+        .collect::<Option<Vec<Leaf>>>()?;
+    let ports = |leaf: &Leaf| {
+        leaf.nodes
+            .iter()
+            .map(|node| (node.clone(), leaf.rail))
+            .collect::<Vec<_>>()
+    };
     let mut all: Vec<_> = leaves.iter().flat_map(ports).collect();
     let named = all.len();
     all.sort();
@@ -124,7 +156,8 @@ pub(super) fn leaves(items: &[String]) -> Option<Vec<Leaf>> {
 /// `HOST:PORT` or `mdns`
 pub(super) fn rendezvous(text: &str) -> Option<String> {
     let is_address = text.rsplit_once(':').is_some_and(|(host, port)| {
-        let is_name = !host.is_empty() && !host.contains(|c: char| c.is_whitespace() || c.is_control());
+        let is_name =
+            !host.is_empty() && !host.contains(|c: char| c.is_whitespace() || c.is_control());
         is_name && port.parse::<u16>().is_ok_and(|port| port > 0)
     });
     (text == "mdns" || is_address).then(|| text.to_owned())

@@ -30,8 +30,10 @@ impl Aer {
     /// Starts watching.
     pub(super) fn begin(root: &Root, scene: &Scene) -> Self {
         let functions: BTreeSet<Bdf> = scene.functions().collect();
-        let functions: Vec<Bdf> =
-            functions.into_iter().filter(|bdf| root.text(file(*bdf, CORRECTABLE)).is_ok()).collect();
+        let functions: Vec<Bdf> = functions
+            .into_iter()
+            .filter(|bdf| root.text(file(*bdf, CORRECTABLE)).is_ok())
+            .collect();
         let before = read(root, &functions);
         Self { functions, before }
     }
@@ -70,12 +72,23 @@ fn parse(text: &str) -> impl Iterator<Item = (&str, u64)> {
 
 fn increase_findings(before: &Counters, now: &Counters) -> Vec<Finding> {
     let more = |(key, count): (&(Bdf, &'static str, String), &u64)| {
-        let more = count.checked_sub(*before.get(key)?).filter(|more| *more > 0)?;
+        let more = count
+            .checked_sub(*before.get(key)?)
+            .filter(|more| *more > 0)?;
         let (bdf, name, error) = key;
         let (_, word, severity) = KINDS.into_iter().find(|(file, ..)| file == name)?;
-        let message = format!("{bdf}: {more} {word} PCIe errors ({error}) during this test, expected 0");
-        let seen = format!("/{}: {error} {count}, {more} more than before", file(*bdf, name));
-        Some(Code::PcieAer.finding(severity, bdf, message).values(more, 0, Some("errors")).seen(seen))
+        let message =
+            format!("{bdf}: {more} {word} PCIe errors ({error}) during this test, expected 0");
+        let seen = format!(
+            "/{}: {error} {count}, {more} more than before",
+            file(*bdf, name)
+        );
+        Some(
+            Code::PcieAer
+                .finding(severity, bdf, message)
+                .values(more, 0, Some("errors"))
+                .seen(seen),
+        )
     };
     now.iter().filter_map(more).collect()
 }
@@ -86,17 +99,31 @@ mod tests {
     use machine::pcie::sample;
 
     fn counters(bad_tlp: u64, fatal: u64) -> Counters {
-        let bdf = Bdf { domain: 0, bus: 1, device: 0, function: 0 };
+        let bdf = Bdf {
+            domain: 0,
+            bus: 1,
+            device: 0,
+            function: 0,
+        };
         let count = |file, error: &str, n| ((bdf, file, error.to_owned()), n);
-        Counters::from([count("aer_dev_correctable", "BadTLP", bad_tlp), count("aer_dev_fatal", "DLP", fatal)])
+        Counters::from([
+            count("aer_dev_correctable", "BadTLP", bad_tlp),
+            count("aer_dev_fatal", "DLP", fatal),
+        ])
     }
 
     #[test]
     fn only_increased_counters_are_reported() {
         assert_eq!(increase_findings(&counters(7, 0), &counters(7, 0)), []);
         let said = increase_findings(&counters(7, 0), &counters(10, 1));
-        assert_eq!(said.iter().map(|f| f.severity).collect::<Vec<_>>(), [Severity::Warn, Severity::Fail]);
-        assert_eq!(said[0].message, "0000:01:00.0: 3 correctable PCIe errors (BadTLP) during this test, expected 0");
+        assert_eq!(
+            said.iter().map(|f| f.severity).collect::<Vec<_>>(),
+            [Severity::Warn, Severity::Fail]
+        );
+        assert_eq!(
+            said[0].message,
+            "0000:01:00.0: 3 correctable PCIe errors (BadTLP) during this test, expected 0"
+        );
         // A reset clears the counters.
         assert_eq!(increase_findings(&counters(7, 0), &counters(2, 0)), []);
     }
@@ -104,7 +131,10 @@ mod tests {
     #[test]
     fn totals_are_not_counted() {
         let text = "RxErr 0\nBadTLP 12\nTOTAL_ERR_COR 12\nbroken line\n";
-        assert_eq!(parse(text).collect::<Vec<_>>(), [("RxErr", 0), ("BadTLP", 12)]);
+        assert_eq!(
+            parse(text).collect::<Vec<_>>(),
+            [("RxErr", 0), ("BadTLP", 12)]
+        );
     }
 
     #[test]

@@ -23,7 +23,12 @@ const FACTS_TIMEOUT: Duration = Duration::from_secs(30);
 const BETWEEN_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Runs `tests` until each of them has an outcome.
-pub(super) fn run<A: ProgressListener>(run: &mut Run<'_, A>, root: &Root, config: &Config, tests: Vec<&'static Test>) {
+pub(super) fn run<A: ProgressListener>(
+    run: &mut Run<'_, A>,
+    root: &Root,
+    config: &Config,
+    tests: Vec<&'static Test>,
+) {
     let mut remaining: VecDeque<_> = tests.into();
     while !remaining.is_empty() {
         if let Some(by) = run.interrupts.received() {
@@ -35,7 +40,8 @@ pub(super) fn run<A: ProgressListener>(run: &mut Run<'_, A>, root: &Root, config
             );
         }
         if Instant::now() >= run.until {
-            let judgement = out_of_time("machine", run.limit_s, Some(&Activity::from("not started")));
+            let judgement =
+                out_of_time("machine", run.limit_s, Some(&Activity::from("not started")));
             return end_all(run, &mut remaining, &judgement, &[]);
         }
         run_worker(run, root, config, &mut remaining);
@@ -58,17 +64,32 @@ fn run_worker<A: ProgressListener>(
     let within = |limit: Duration, from: Instant| limit.min(until.saturating_duration_since(from));
     let request = Request {
         tests: remaining.iter().map(|t| t.id().to_owned()).collect(),
-        ended: run.report.tests.iter().map(|t| (t.id.clone(), t.outcome)).collect(),
+        ended: run
+            .report
+            .tests
+            .iter()
+            .map(|t| (t.id.clone(), t.outcome))
+            .collect(),
         matrices: earlier_matrices(&run.report),
         ..Request::of(root, config)
     };
     let (command, request) = match (command(config), serde_json::to_vec(&request)) {
         (Ok(command), Ok(request)) => (command, request),
         (Err(e), _) => {
-            return end_all(run, remaining, &crashed("machine", &Ending::NotStarted(e), None), &[]);
+            return end_all(
+                run,
+                remaining,
+                &crashed("machine", &Ending::NotStarted(e), None),
+                &[],
+            );
         }
         (_, Err(e)) => {
-            return end_all(run, remaining, &crashed("machine", &Ending::NotStarted(e.into()), None), &[]);
+            return end_all(
+                run,
+                remaining,
+                &crashed("machine", &Ending::NotStarted(e.into()), None),
+                &[],
+            );
         }
     };
     // Process ids are those of the live machine, whatever root is read.
@@ -84,9 +105,18 @@ fn run_worker<A: ProgressListener>(
         let spent = at.saturating_duration_since(start);
         match message {
             Message::Look(snapshot) => {
-                snapshot.iter().for_each(|snapshot| run.gpu_monitor.add_snapshot(snapshot));
+                snapshot
+                    .iter()
+                    .for_each(|snapshot| run.gpu_monitor.add_snapshot(snapshot));
                 report_ended(run, &mut ended_test);
-                within(if begun.is_some() { patience.saturating_sub(spent) } else { BETWEEN_TIMEOUT }, at)
+                within(
+                    if begun.is_some() {
+                        patience.saturating_sub(spent)
+                    } else {
+                        BETWEEN_TIMEOUT
+                    },
+                    at,
+                )
             }
             Message::Facts(facts) => {
                 run.add_facts(*facts);
@@ -95,7 +125,9 @@ fn run_worker<A: ProgressListener>(
             Message::Begin(id) => {
                 begun = suite::by_id(&id);
                 (start, doing) = (at, None);
-                patience = begun.map_or(BETWEEN_TIMEOUT, |t| t.time_limit(run.report.gpus.len(), &config.validate));
+                patience = begun.map_or(BETWEEN_TIMEOUT, |t| {
+                    t.time_limit(run.report.gpus.len(), &config.validate)
+                });
                 run.begun = Some(at);
                 run.listener.begun(&id, patience);
                 within(patience, at)
@@ -114,7 +146,11 @@ fn run_worker<A: ProgressListener>(
             Message::End { id, seconds, said } => {
                 begun = None;
                 if let Some(test) = remaining.pop_front_if(|t| t.id() == id) {
-                    ended_test = Some((test, Duration::try_from_secs_f64(seconds).unwrap_or_default(), said));
+                    ended_test = Some((
+                        test,
+                        Duration::try_from_secs_f64(seconds).unwrap_or_default(),
+                        said,
+                    ));
                     if test.group == Group::Host {
                         report_ended(run, &mut ended_test);
                     }
@@ -142,12 +178,16 @@ fn run_worker<A: ProgressListener>(
             remaining.pop_front();
             let took = start.elapsed();
             if test.group == Group::Gpu && run.gpu_monitor.has_snapshot() {
-                run.gpu_monitor.add_snapshot(&query::gpu_snapshot(root, config));
+                run.gpu_monitor
+                    .add_snapshot(&query::gpu_snapshot(root, config));
             }
             let mut judgement = crashed(test.id(), doing.as_ref());
             if test.group == Group::Gpu && matches!(ending, Ending::Silent(_)) {
                 // A call into the driver did not return, and the next one may not either.
-                judgement.findings.iter_mut().for_each(|finding| finding.recovery = Some(Recovery::ResetGpu));
+                judgement
+                    .findings
+                    .iter_mut()
+                    .for_each(|finding| finding.recovery = Some(Recovery::ResetGpu));
             }
             run.end(test, took, judgement, last_lines);
         }
@@ -185,20 +225,35 @@ fn out_of_time(subject: &str, limit_s: u64, doing: Option<&Activity>) -> Judgeme
 
 /// The judgement if a signal ended the run before this test or, if `doing` is given, during it.
 fn interrupted(subject: &str, by: Interrupt, doing: Option<&Activity>) -> Judgement {
-    let message = format!("{}: {by} ended the run", doing.map_or("not ended", |doing| doing.what.as_str()));
+    let message = format!(
+        "{}: {by} ended the run",
+        doing.map_or("not ended", |doing| doing.what.as_str())
+    );
     Judgement::by(Code::Interrupted.finding(Severity::Error, Subject::test(subject), message))
 }
 
 /// The judgement if the worker failed; `doing` is its last progress message.
 fn crashed(subject: &str, ending: &Ending, doing: Option<&Activity>) -> Judgement {
-    let code = if matches!(ending, Ending::Silent(_)) { Code::TestTimeout } else { Code::TestCrashed };
-    let message = doing.map_or_else(|| ending.to_string(), |doing| format!("{}: {ending}", doing.what));
-    Judgement::by(during(code.finding(Severity::Error, Subject::test(subject), message), doing))
+    let code = if matches!(ending, Ending::Silent(_)) {
+        Code::TestTimeout
+    } else {
+        Code::TestCrashed
+    };
+    let message = doing.map_or_else(
+        || ending.to_string(),
+        |doing| format!("{}: {ending}", doing.what),
+    );
+    Judgement::by(during(
+        code.finding(Severity::Error, Subject::test(subject), message),
+        doing,
+    ))
 }
 
 /// Adds the pair that the test was busy with.
 fn during(mut finding: Finding, doing: Option<&Activity>) -> Finding {
-    finding.represents.extend(doing.and_then(|doing| doing.pair).map(Subject::from));
+    finding
+        .represents
+        .extend(doing.and_then(|doing| doing.pair).map(Subject::from));
     finding
 }
 

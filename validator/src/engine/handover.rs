@@ -15,7 +15,11 @@ const WITHOUT_P2P: &[&str] = &[INTERFACE, HCA, DISABLE_P2P];
 
 /// Settings that are valid on a machine with GPUs whatever the result of its tests, and even if they did not
 /// run: NVLS where it is forbidden or asked for, and the interfaces that are up; `None`: they could not be read.
-pub(super) fn untested_settings(report: &Report, nvls: &Nvls, up: Option<&[String]>) -> Vec<Advice> {
+pub(super) fn untested_settings(
+    report: &Report,
+    nvls: &Nvls,
+    up: Option<&[String]>,
+) -> Vec<Advice> {
     let all = up.map(advice::interfaces).into_iter().chain(nvls.advice());
     all.filter(|_| !report.gpus.is_empty()).collect()
 }
@@ -27,9 +31,11 @@ pub(super) fn workload_settings(report: &Report, advice: Vec<Advice>) -> Vec<Adv
     let mut all = report_settings(report);
     all.extend(advice.into_iter().filter(|a| good || valid_without_p2p(a)));
     all.extend(p2p_switch_off(report).filter(|_| !good));
-    let reason = "the advised interfaces; `firstlight nodes` does not take them for a user's choice";
+    let reason =
+        "the advised interfaces; `firstlight nodes` does not take them for a user's choice";
     let advised = all.iter().rev().find(|advice| advice.name == INTERFACE);
-    let advised = advised.map(|advice| Advice::new(ADVISED_INTERFACE, advice.value.clone(), reason));
+    let advised =
+        advised.map(|advice| Advice::new(ADVISED_INTERFACE, advice.value.clone(), reason));
     all.extend(advised);
     all
 }
@@ -42,7 +48,11 @@ pub(super) fn is_report_variable(name: &str) -> bool {
 /// Facts of the report, for a workload that does not parse JSON.
 fn report_settings(report: &Report) -> Vec<Advice> {
     let mut all = vec![
-        Advice::new("FIRSTLIGHT_VERDICT", report.verdict.to_string(), "the verdict of all tests of the validator"),
+        Advice::new(
+            "FIRSTLIGHT_VERDICT",
+            report.verdict.to_string(),
+            "the verdict of all tests of the validator",
+        ),
         Advice::new("FIRSTLIGHT_SCOPE", report.scope.to_string(), &report.covers),
         Advice::new(
             "FIRSTLIGHT_FINGERPRINT",
@@ -53,7 +63,11 @@ fn report_settings(report: &Report) -> Vec<Advice> {
     // GPUs that were not read are not the same as no GPUs.
     if report.fabric.is_some() {
         let count = report.gpus.len().to_string();
-        all.push(Advice::new("FIRSTLIGHT_GPUS", count, "NVIDIA GPUs on the bus"));
+        all.push(Advice::new(
+            "FIRSTLIGHT_GPUS",
+            count,
+            "NVIDIA GPUs on the bus",
+        ));
     }
     all
 }
@@ -69,10 +83,20 @@ fn valid_without_p2p(advice: &Advice) -> bool {
 fn p2p_switch_off(report: &Report) -> Option<Advice> {
     let sends = |t: &TestEntry| t.properties().map(|test| test.traffic);
     let about_p2p = |t: &&TestEntry| matches!(sends(t), Some(Traffic::Peers | Traffic::Nccl));
-    let bad = |wanted| report.tests.iter().filter(about_p2p).find(move |t| t.outcome == wanted);
-    let (test, what) =
-        bad(Outcome::Fail).map(|t| (t, "failed")).or(bad(Outcome::Error).map(|t| (t, "gave no answer")))?;
-    let reason = format!("peer-to-peer is not proven on this machine, {} {what}", test.id);
+    let bad = |wanted| {
+        report
+            .tests
+            .iter()
+            .filter(about_p2p)
+            .find(move |t| t.outcome == wanted)
+    };
+    let (test, what) = bad(Outcome::Fail)
+        .map(|t| (t, "failed"))
+        .or(bad(Outcome::Error).map(|t| (t, "gave no answer")))?;
+    let reason = format!(
+        "peer-to-peer is not proven on this machine, {} {what}",
+        test.id
+    );
     Some(Advice::new(DISABLE_P2P, "1", &reason))
 }
 
@@ -83,7 +107,10 @@ mod tests {
     use report::Level;
 
     fn list(pairs: &[(&str, &str)]) -> Vec<Advice> {
-        pairs.iter().map(|(name, value)| Advice::new(name, *value, "a = b\nc")).collect()
+        pairs
+            .iter()
+            .map(|(name, value)| Advice::new(name, *value, "a = b\nc"))
+            .collect()
     }
 
     fn given() -> Vec<Advice> {
@@ -139,7 +166,9 @@ mod tests {
     }
 
     fn names(tests: &[(&str, Outcome)]) -> Vec<String> {
-        let all = workload_settings(&report(tests), given()).into_iter().map(|a| a.name);
+        let all = workload_settings(&report(tests), given())
+            .into_iter()
+            .map(|a| a.name);
         all.filter(|name| !is_report_variable(name)).collect()
     }
 
@@ -152,8 +181,16 @@ mod tests {
 
     #[test]
     fn a_bad_verdict_withdraws_settings_that_need_peer_to_peer() {
-        let left = ["NCCL_SOCKET_IFNAME", "NCCL_IB_HCA", "NCCL_NVLS_ENABLE", "OTHER"];
-        assert_eq!(names(&[("acs", Outcome::Fail), ("nccl", Outcome::Pass)]), left);
+        let left = [
+            "NCCL_SOCKET_IFNAME",
+            "NCCL_IB_HCA",
+            "NCCL_NVLS_ENABLE",
+            "OTHER",
+        ];
+        assert_eq!(
+            names(&[("acs", Outcome::Fail), ("nccl", Outcome::Pass)]),
+            left
+        );
         assert_eq!(names(&[("acs", Outcome::Error)]), left);
     }
 
@@ -170,29 +207,64 @@ mod tests {
             .filter(|a| a.name.starts_with("NCCL_") && !a.reason.is_empty())
             .map(|a| format!("{}={}", a.name, a.value))
             .collect();
-        assert_eq!(kept, ["NCCL_SOCKET_IFNAME==eth0", "NCCL_NVLS_ENABLE=0", "NCCL_P2P_DISABLE=1"]);
+        assert_eq!(
+            kept,
+            [
+                "NCCL_SOCKET_IFNAME==eth0",
+                "NCCL_NVLS_ENABLE=0",
+                "NCCL_P2P_DISABLE=1"
+            ]
+        );
         // Asked for, and without proof: the test's own advice would come later.
-        let on = workload_settings(&report, untested_settings(&report, &Nvls::Tested, Some(&up)));
-        assert!(on.iter().any(|a| a.name == "NCCL_NVLS_ENABLE" && a.value == "0"), "{on:?}");
+        let on = workload_settings(
+            &report,
+            untested_settings(&report, &Nvls::Tested, Some(&up)),
+        );
+        assert!(
+            on.iter()
+                .any(|a| a.name == "NCCL_NVLS_ENABLE" && a.value == "0"),
+            "{on:?}"
+        );
     }
 
     #[test]
     fn the_advised_interfaces_can_be_distinguished_from_a_choice() {
         let all = workload_settings(&report(&[("nccl", Outcome::Pass)]), given());
-        let value = |name| all.iter().find(|advice| advice.name == name).map(|advice| advice.value.as_str());
-        assert_eq!((value(INTERFACE), value(ADVISED_INTERFACE)), (Some("eth0"), Some("eth0")));
-        assert!(workload_settings(&report(&[]), Vec::new()).iter().all(|advice| advice.name != ADVISED_INTERFACE));
+        let value = |name| {
+            all.iter()
+                .find(|advice| advice.name == name)
+                .map(|advice| advice.value.as_str())
+        };
+        assert_eq!(
+            (value(INTERFACE), value(ADVISED_INTERFACE)),
+            (Some("eth0"), Some("eth0"))
+        );
+        assert!(
+            workload_settings(&report(&[]), Vec::new())
+                .iter()
+                .all(|advice| advice.name != ADVISED_INTERFACE)
+        );
     }
 
     #[test]
     fn failed_or_unknown_peer_to_peer_is_disabled_with_a_reason() {
         for (id, outcome, what) in [
             ("p2p-integrity", Outcome::Fail, "p2p-integrity failed"),
-            ("nccl-allreduce", Outcome::Error, "nccl-allreduce gave no answer"),
+            (
+                "nccl-allreduce",
+                Outcome::Error,
+                "nccl-allreduce gave no answer",
+            ),
         ] {
             let all = workload_settings(&report(&[("acs", Outcome::Pass), (id, outcome)]), given());
-            let last = all.into_iter().rfind(|advice| !is_report_variable(&advice.name)).unwrap();
-            assert_eq!((last.name.as_str(), last.value.as_str()), (DISABLE_P2P, "1"));
+            let last = all
+                .into_iter()
+                .rfind(|advice| !is_report_variable(&advice.name))
+                .unwrap();
+            assert_eq!(
+                (last.name.as_str(), last.value.as_str()),
+                (DISABLE_P2P, "1")
+            );
             assert!(last.reason.ends_with(what), "{}", last.reason);
         }
     }
@@ -201,14 +273,20 @@ mod tests {
     fn nccl_keeps_peer_to_peer_where_only_the_frameworks_own_all_reduce_fails() {
         let left = names(&[("p2p-allreduce", Outcome::Fail), ("nccl", Outcome::Pass)]);
         assert!(!left.contains(&DISABLE_P2P.to_owned()), "{left:?}");
-        let left = names(&[("p2p-allreduce", Outcome::Fail), ("p2p-order", Outcome::Fail)]);
+        let left = names(&[
+            ("p2p-allreduce", Outcome::Fail),
+            ("p2p-order", Outcome::Fail),
+        ]);
         assert_eq!(left.last().unwrap(), DISABLE_P2P);
     }
 
     #[test]
     fn a_reason_is_one_line_that_cannot_be_parsed_as_a_variable() {
         for advice in workload_settings(&report(&[("nccl", Outcome::Pass)]), given()) {
-            assert!(!advice.reason.contains(['=', '\n']) && !advice.reason.is_empty(), "{advice:?}");
+            assert!(
+                !advice.reason.contains(['=', '\n']) && !advice.reason.is_empty(),
+                "{advice:?}"
+            );
         }
     }
 }

@@ -29,7 +29,9 @@ impl Interrupts {
         signals.thread_block()?;
         let caught = Self::default();
         let seen = Arc::clone(&caught.0);
-        thread::Builder::new().name("signals".to_owned()).spawn(move || wait(&signals, &seen))?;
+        thread::Builder::new()
+            .name("signals".to_owned())
+            .spawn(move || wait(&signals, &seen))?;
         Ok(caught)
     }
 
@@ -80,9 +82,17 @@ mod tests {
     fn the_first_signal_counts_and_has_its_status() {
         let none = Interrupts::default();
         assert_eq!(none.received(), None);
-        for (signal, status, name) in [(Signal::SIGINT, 130, "SIGINT"), (Signal::SIGTERM, 143, "SIGTERM")] {
-            let interrupt = Interrupts(Arc::new(AtomicI32::new(signal as i32))).received().unwrap();
-            assert_eq!((interrupt.exit_status(), interrupt.to_string().as_str()), (status, name));
+        for (signal, status, name) in [
+            (Signal::SIGINT, 130, "SIGINT"),
+            (Signal::SIGTERM, 143, "SIGTERM"),
+        ] {
+            let interrupt = Interrupts(Arc::new(AtomicI32::new(signal as i32)))
+                .received()
+                .unwrap();
+            assert_eq!(
+                (interrupt.exit_status(), interrupt.to_string().as_str()),
+                (status, name)
+            );
         }
     }
 }

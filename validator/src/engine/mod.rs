@@ -29,7 +29,10 @@ use outcome::Advice;
 use outcome::finding::{Code, Reason, Severity, Subject};
 use outcome::text::time::utc;
 use outcome::{Judgement, Verdict};
-use report::{BoundTo, Driver, Gpu, MachineEntry, NextStep, Report, ReportIdentity, SCHEMA, TestEntry, fingerprint};
+use report::{
+    BoundTo, Driver, Gpu, MachineEntry, NextStep, Report, ReportIdentity, SCHEMA, TestEntry,
+    fingerprint,
+};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant, SystemTime};
 use watch::{KernelLogWatch, TaintWatch};
@@ -74,20 +77,38 @@ pub fn run_plan(
         identity: config.validate.identity,
     };
     for (level, tests) in plan.groups(&config.validate) {
-        let validate = Validate { level, ..config.validate.clone() };
-        group::run(&mut run, root, &Config { validate, ..config.clone() }, tests);
+        let validate = Validate {
+            level,
+            ..config.validate.clone()
+        };
+        group::run(
+            &mut run,
+            root,
+            &Config {
+                validate,
+                ..config.clone()
+            },
+            tests,
+        );
     }
     run.announce_machine();
     for (test, why) in &plan.left_out {
         run.end(test, Duration::ZERO, not_run(test, why), Vec::new());
     }
-    let Run { mut report, advice: found, listener, .. } = run;
+    let Run {
+        mut report,
+        advice: found,
+        listener,
+        ..
+    } = run;
     report.covers = proof::covers(&report, config.validate.limit.as_ref());
     if let Some(entry) = proof::unproven_entry(&report, plan) {
         listener.ended(&entry);
         report.push(entry);
     }
-    let up = interfaces::up(root).inspect_err(|e| log::warn!("network interfaces: {e}")).ok();
+    let up = interfaces::up(root)
+        .inspect_err(|e| log::warn!("network interfaces: {e}"))
+        .ok();
     let untested = handover::untested_settings(&report, &nvls(config), up.as_deref());
     let advice = untested.into_iter().chain(found).collect();
     report.seconds = seconds(start.elapsed());
@@ -97,19 +118,33 @@ pub fn run_plan(
 
 /// What NVLink SHARP is for in this run.
 fn nvls(config: &Config) -> Nvls {
-    Nvls::of(config.validate.nvls, config.validate.nvls_forbidden.as_deref())
+    Nvls::of(
+        config.validate.nvls,
+        config.validate.nvls_forbidden.as_deref(),
+    )
 }
 
 /// Determines the causes, and the settings for the workload that `report` supports: its earlier ones, and those in `advice`.
 pub fn finish_report(report: &mut Report, advice: Vec<Advice>) {
     report.explain();
     let reasons = std::mem::take(&mut report.workload_reasons);
-    let before = std::mem::take(&mut report.workload_env).into_iter().filter_map(|(name, value)| {
-        let reason = reasons.get(&name)?.clone();
-        (!handover::is_report_variable(&name)).then_some(Advice { name, value, reason })
-    });
+    let before = std::mem::take(&mut report.workload_env)
+        .into_iter()
+        .filter_map(|(name, value)| {
+            let reason = reasons.get(&name)?.clone();
+            (!handover::is_report_variable(&name)).then_some(Advice {
+                name,
+                value,
+                reason,
+            })
+        });
     let all = before.chain(advice).collect();
-    for Advice { name, value, reason } in handover::workload_settings(report, all) {
+    for Advice {
+        name,
+        value,
+        reason,
+    } in handover::workload_settings(report, all)
+    {
         report.workload_reasons.insert(name.clone(), reason);
         report.workload_env.insert(name, value);
     }
@@ -161,10 +196,16 @@ impl<A: ProgressListener> Run<'_, A> {
         kernel.extend(self.aer.new_findings(self.root));
         let judgement = self.gpu_monitor.explain(test, judgement, kernel);
         self.advice.extend(judgement.advice.iter().cloned());
-        let effects = judgement.effects.iter().map(|(name, ratio)| (name.clone(), Some(*ratio)));
+        let effects = judgement
+            .effects
+            .iter()
+            .map(|(name, ratio)| (name.clone(), Some(*ratio)));
         self.report.effects.extend(effects);
         let entry = TestEntry {
-            began: self.begun.take().map(|at| seconds(at.saturating_duration_since(self.start))),
+            began: self
+                .begun
+                .take()
+                .map(|at| seconds(at.saturating_duration_since(self.start))),
             seconds: seconds(took),
             log_tail,
             ..TestEntry::from_judgement(
@@ -209,8 +250,18 @@ fn empty_report(root: &Root, config: &Config, plan: &TestPlan) -> Report {
 }
 
 fn add_facts(report: &mut Report, facts: Facts, how: IdentityPolicy) {
-    let Facts { identity, fabric, driver, module, gpus, host } = facts;
-    report.gpus = fabric.as_ref().map(|fabric| Gpu::all(fabric, &gpus)).unwrap_or_default();
+    let Facts {
+        identity,
+        fabric,
+        driver,
+        module,
+        gpus,
+        host,
+    } = facts;
+    report.gpus = fabric
+        .as_ref()
+        .map(|fabric| Gpu::all(fabric, &gpus))
+        .unwrap_or_default();
     let named = ReportIdentity::of(&identity, how);
     let bound_to = BoundTo::of(&identity, &driver, &module, &report.gpus, fabric.as_ref());
     report.driver = driver;

@@ -21,14 +21,21 @@ pub(super) struct PartReporter<'a> {
 impl<'a> PartReporter<'a> {
     /// No part has begun. If `command` is empty, nothing is reported.
     pub(super) const fn new(command: &'a [String]) -> Self {
-        Self { command, last: None }
+        Self {
+            command,
+            last: None,
+        }
     }
 
     /// The next test belongs to this part, or to none.
     pub(super) fn begin(&mut self, part: Option<Step>) {
-        let Some(part) = part.filter(|part| self.last != Some(*part)) else { return };
+        let Some(part) = part.filter(|part| self.last != Some(*part)) else {
+            return;
+        };
         self.last = Some(part);
-        let Some((program, words)) = self.command.split_first() else { return };
+        let Some((program, words)) = self.command.split_first() else {
+            return;
+        };
         if let Err(why) = run(program, words, part, COMMAND_TIMEOUT) {
             log::warn!("no mark of {part}: {program}: {why}");
         }
@@ -38,7 +45,11 @@ impl<'a> PartReporter<'a> {
 /// Runs the command without standard output, which carries the worker's messages.
 fn run(program: &str, words: &[String], part: Step, limit: Duration) -> io::Result<()> {
     let mut command = Command::new(program);
-    command.args(words).arg(part.to_string()).stdin(Stdio::null()).stdout(Stdio::null());
+    command
+        .args(words)
+        .arg(part.to_string())
+        .stdin(Stdio::null())
+        .stdout(Stdio::null());
     let (mut child, start) = (command.spawn()?, Instant::now());
     loop {
         match child.try_wait()? {
@@ -47,7 +58,10 @@ fn run(program: &str, words: &[String], part: Step, limit: Duration) -> io::Resu
             None if start.elapsed() > limit => {
                 child.kill()?;
                 child.wait()?;
-                return Err(io::Error::other(format!("not ended after {} s", limit.as_secs())));
+                return Err(io::Error::other(format!(
+                    "not ended after {} s",
+                    limit.as_secs()
+                )));
             }
             None => sleep(POLL_INTERVAL),
         }
@@ -67,7 +81,12 @@ mod tests {
         let mut parts = PartReporter::new(&command);
         parts.begin(None);
         assert!(!dir.path().join("said").exists());
-        for part in [Step::FullLoad, Step::FullLoad, Step::PeerWrite, Step::PeerWrite] {
+        for part in [
+            Step::FullLoad,
+            Step::FullLoad,
+            Step::PeerWrite,
+            Step::PeerWrite,
+        ] {
             parts.begin(Some(part));
             parts.begin(None);
         }
@@ -78,7 +97,14 @@ mod tests {
     fn a_command_that_fails_hangs_or_does_not_exist_is_left() {
         let said = |words: &[&str], limit_ms| {
             let words: Vec<_> = words.iter().map(|word| (*word).to_owned()).collect();
-            run(&words[0], &words[1..], Step::PeerWrite, Duration::from_millis(limit_ms)).unwrap_err().to_string()
+            run(
+                &words[0],
+                &words[1..],
+                Step::PeerWrite,
+                Duration::from_millis(limit_ms),
+            )
+            .unwrap_err()
+            .to_string()
         };
         assert_eq!(said(&["false"], 5000), "exit status: 1");
         assert_eq!(said(&["sh", "-c", "sleep 100"], 50), "not ended after 0 s");

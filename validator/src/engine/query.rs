@@ -20,18 +20,32 @@ const NVLINKS_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The state of the machine's GPUs, or why it is unknown; used when the worker of a test has died.
 pub(super) fn gpu_snapshot(root: &Root, config: &Config) -> GpuSnapshot {
-    let request = Request { look: true, ..Request::of(root, config) };
-    let seen = query_worker(config, &request, SNAPSHOT_TIMEOUT, |message| match message {
-        Message::Look(Some(look)) => Some(look.gpus),
-        _ => None,
-    });
-    GpuSnapshot { quiet: false, gpus: seen.unwrap_or_else(Err) }
+    let request = Request {
+        look: true,
+        ..Request::of(root, config)
+    };
+    let seen = query_worker(
+        config,
+        &request,
+        SNAPSHOT_TIMEOUT,
+        |message| match message {
+            Message::Look(Some(look)) => Some(look.gpus),
+            _ => None,
+        },
+    );
+    GpuSnapshot {
+        quiet: false,
+        gpus: seen.unwrap_or_else(Err),
+    }
 }
 
 /// The error if NVML hangs. For commands in which NCCL calls NVML: those calls would hang as well.
 #[must_use]
 pub fn nvml_hangs(root: &Root, config: &Config) -> Option<String> {
-    gpu_snapshot(root, config).gpus.err().filter(|why| why.starts_with(NVML_HANGS))
+    gpu_snapshot(root, config)
+        .gpus
+        .err()
+        .filter(|why| why.starts_with(NVML_HANGS))
 }
 
 /// How many NVLinks connect each pair of `gpus`, for commands that run no test: only NVML knows them.
@@ -39,12 +53,18 @@ pub fn nvml_hangs(root: &Root, config: &Config) -> Option<String> {
 /// # Errors
 /// Why it is unknown, in one line.
 pub fn nvlinks(root: &Root, config: &Config, gpus: &[Bdf]) -> Result<NvLinks, String> {
-    let request = Request { nvlinks_of: gpus.to_owned(), ..Request::of(root, config) };
+    let request = Request {
+        nvlinks_of: gpus.to_owned(),
+        ..Request::of(root, config)
+    };
     let pairs = query_worker(config, &request, NVLINKS_TIMEOUT, |message| match message {
         Message::NvLinks(said) => Some(said),
         _ => None,
     })??;
-    Ok(pairs.into_iter().map(|(a, b, count)| ((a, b), count)).collect())
+    Ok(pairs
+        .into_iter()
+        .map(|(a, b, count)| ((a, b), count))
+        .collect())
 }
 
 /// Sends the request to a worker; returns the value of its last message for which `answer` has one.
@@ -60,13 +80,22 @@ fn query_worker<T>(
     let request = serde_json::to_vec(request).map_err(|e| e.to_string())?;
     let command = command(config).map_err(|e| e.to_string())?;
     let mut said = None;
-    let (ending, _) = supervise(command, &request, within, &Interrupts::default(), |message, _| {
-        said = answer(message).or_else(|| said.take());
-        within
-    });
+    let (ending, _) = supervise(
+        command,
+        &request,
+        within,
+        &Interrupts::default(),
+        |message, _| {
+            said = answer(message).or_else(|| said.take());
+            within
+        },
+    );
     said.ok_or_else(|| match ending {
         Ending::Silent(limit) => {
-            format!("{NVML_HANGS} within {:.1} s; the process that asked it was killed", limit.as_secs_f64())
+            format!(
+                "{NVML_HANGS} within {:.1} s; the process that asked it was killed",
+                limit.as_secs_f64()
+            )
         }
         ending => ending.to_string(),
     })

@@ -21,7 +21,9 @@ pub(super) enum KernelLogWatch {
 impl KernelLogWatch {
     /// Starts watching.
     pub(super) fn begin(root: &Root) -> Self {
-        Cursor::at_end(root).map_or_else(Self::Failed, |cursor| Self::Watching(cursor, NewLines::default()))
+        Cursor::at_end(root).map_or_else(Self::Failed, |cursor| {
+            Self::Watching(cursor, NewLines::default())
+        })
     }
 
     /// Reads the new lines. It is called often, because the kernel overwrites unread lines.
@@ -43,7 +45,10 @@ impl KernelLogWatch {
             Self::Watching(_, new_lines) => {
                 let NewLines { lines, lost } = std::mem::take(new_lines);
                 let lost_lines = (lost > 0).then(|| faults::lost(lost));
-                faults(&lines, TestPhase::During, scene).into_iter().chain(lost_lines).collect()
+                faults(&lines, TestPhase::During, scene)
+                    .into_iter()
+                    .chain(lost_lines)
+                    .collect()
             }
             Self::Failed(why) => {
                 let message = format!("the kernel log is not watched for faults: {why}");
@@ -71,7 +76,9 @@ impl TaintWatch {
         match Taint::read(root) {
             Ok(taint) => Self::Watching(taint),
             // A machine may have been recorded without them.
-            Err(e) if e.kind() == ErrorKind::NotFound && !root.is_live() => Self::Failed(Severity::Info, e.to_string()),
+            Err(e) if e.kind() == ErrorKind::NotFound && !root.is_live() => {
+                Self::Failed(Severity::Info, e.to_string())
+            }
             Err(e) => Self::Failed(Severity::Warn, e.to_string()),
         }
     }
@@ -87,7 +94,9 @@ impl TaintWatch {
                 Err(e) => *self = Self::Failed(Severity::Warn, e.to_string()),
             }
         }
-        let Self::Failed(severity, why) = std::mem::replace(self, Self::Reported) else { return None };
+        let Self::Failed(severity, why) = std::mem::replace(self, Self::Reported) else {
+            return None;
+        };
         let message = format!("the kernel's taint flags are not watched: {why}");
         Some(Code::KernelTainted.finding(severity, Subject::Machine, message))
     }
@@ -117,11 +126,17 @@ mod tests {
         assert_eq!(flags.new_findings(&root), None);
         set(12288 | 1 << 9 | 1 << 7);
         let found = flags.new_findings(&root).unwrap();
-        assert!(found.severity == Severity::Fail && !found.message.contains("W:"), "{found:?}");
+        assert!(
+            found.severity == Severity::Fail && !found.message.contains("W:"),
+            "{found:?}"
+        );
         assert_eq!(flags.new_findings(&root), None);
         std::fs::write(&file, "").unwrap();
         let found = flags.new_findings(&root).unwrap();
-        assert!(found.severity == Severity::Warn && found.message.contains("allowed: a number"), "{found:?}");
+        assert!(
+            found.severity == Severity::Warn && found.message.contains("allowed: a number"),
+            "{found:?}"
+        );
         assert_eq!(flags.new_findings(&root), None);
     }
 

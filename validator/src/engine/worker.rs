@@ -36,7 +36,11 @@ pub fn serve(mut input: impl BufRead + 'static, output: impl Write + 'static) ->
     let mut request = String::new();
     input.read_line(&mut request)?;
     let request: Request = serde_json::from_str(&request)?;
-    let parent = Rc::new(Parent { input: RefCell::new(input), output: RefCell::new(output), unanswered: Cell::new(0) });
+    let parent = Rc::new(Parent {
+        input: RefCell::new(input),
+        output: RefCell::new(output),
+        unanswered: Cell::new(0),
+    });
     if !request.nvlinks_of.is_empty() {
         return parent.send(&Message::NvLinks(nvlinks(&request.nvlinks_of)));
     }
@@ -45,11 +49,17 @@ pub fn serve(mut input: impl BufRead + 'static, output: impl Write + 'static) ->
         let gpus = suite::gpu_states(fabric.as_ref());
         return parent.send(&Message::Look(Some(GpuSnapshot { quiet: false, gpus })));
     }
-    let tests = request.tests.iter().map(|id| suite::by_id(id).ok_or_else(|| unknown(id)));
+    let tests = request
+        .tests
+        .iter()
+        .map(|id| suite::by_id(id).ok_or_else(|| unknown(id)));
     let tests = tests.collect::<io::Result<Vec<_>>>()?;
     let to_parent = Rc::clone(&parent);
     // A failed message is ignored: this process ends with its parent.
-    let context = read_context(request, Box::new(move |message| drop(to_parent.send(&message))));
+    let context = read_context(
+        request,
+        Box::new(move |message| drop(to_parent.send(&message))),
+    );
     parent.send(&Message::Facts(Box::new(facts(&context))))?;
     let mut parts = PartReporter::new(&context.config.validate.before_part);
     for test in tests {
@@ -57,12 +67,24 @@ pub fn serve(mut input: impl BufRead + 'static, output: impl Write + 'static) ->
         parts.begin(suite::step_of(test));
         let start = Instant::now();
         let gpus = context.nvidia.gpus.as_ref().map_or(0, |gpus| gpus.len());
-        context.deadline.set(start.checked_add(test.time_limit(gpus, &context.config.validate)));
+        context
+            .deadline
+            .set(start.checked_add(test.time_limit(gpus, &context.config.validate)));
         let judgement = run_test(test, &context);
         let seconds = start.elapsed().as_secs_f64();
-        context.outcomes.borrow_mut().insert(test.id().to_owned(), judgement.outcome());
-        context.matrices.borrow_mut().insert(test.id().to_owned(), judgement.matrices.clone());
-        parent.send(&Message::End { id: test.id().to_owned(), seconds, said: judgement.clone() })?;
+        context
+            .outcomes
+            .borrow_mut()
+            .insert(test.id().to_owned(), judgement.outcome());
+        context
+            .matrices
+            .borrow_mut()
+            .insert(test.id().to_owned(), judgement.matrices.clone());
+        parent.send(&Message::End {
+            id: test.id().to_owned(),
+            seconds,
+            said: judgement.clone(),
+        })?;
         if test.group == Group::Gpu {
             parent.send(&Message::Look(context.snapshot_after(test, &judgement)))?;
         }
@@ -78,11 +100,17 @@ pub fn serve(mut input: impl BufRead + 'static, output: impl Write + 'static) ->
 
 fn nvlinks(gpus: &[Bdf]) -> Result<Vec<(Bdf, Bdf, u32)>, String> {
     let pairs = Nvml::of_process()?.nvlink_pairs(gpus)?;
-    Ok(pairs.into_iter().map(|((a, b), count)| (a, b, count)).collect())
+    Ok(pairs
+        .into_iter()
+        .map(|((a, b), count)| (a, b, count))
+        .collect())
 }
 
 fn unknown(id: &str) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidInput, format!("there is no test {id}"))
+    io::Error::new(
+        io::ErrorKind::InvalidInput,
+        format!("there is no test {id}"),
+    )
 }
 
 fn read_context(request: Request, send: Box<dyn Fn(Message)>) -> TestContext {
@@ -95,10 +123,24 @@ fn read_context(request: Request, send: Box<dyn Fn(Message)>) -> TestContext {
     let log_lost = log.as_ref().map_or(0, |log| log.lost);
     let identity = identity::read(&root);
     let asked = &request.config.validate;
-    let nvidia = nvidia::read(&root, &asked.library_path, asked.nccl.as_deref(), identity.kernel.as_deref());
-    let lines = log.as_ref().map(|log| log.lines.as_slice()).unwrap_or_default();
+    let nvidia = nvidia::read(
+        &root,
+        &asked.library_path,
+        asked.nccl.as_deref(),
+        identity.kernel.as_deref(),
+    );
+    let lines = log
+        .as_ref()
+        .map(|log| log.lines.as_slice())
+        .unwrap_or_default();
     let known = nvidia.gpus.as_ref().ok().cloned().unwrap_or_default();
-    let host = platform::read(&root, fabric.as_ref().ok(), &identity, &known, &logged_memory(lines));
+    let host = platform::read(
+        &root,
+        fabric.as_ref().ok(),
+        &identity,
+        &known,
+        &logged_memory(lines),
+    );
     if let Ok(fabric) = &mut fabric {
         fabric.peers.clone_from(&host.peers);
     }
@@ -124,8 +166,14 @@ fn read_context(request: Request, send: Box<dyn Fn(Message)>) -> TestContext {
 /// The memory of the GPUs about which the driver logged it.
 fn logged_memory(lines: &[kmsg::Line]) -> BTreeMap<Bdf, Known<u64>> {
     let logged = nvidia::log::bar1_peers(lines);
-    let memory = |value| Known { value, source: MemorySource::Log };
-    logged.iter().filter_map(|line| Some((line.gpu.parse().ok()?, memory(line.memory?)))).collect()
+    let memory = |value| Known {
+        value,
+        source: MemorySource::Log,
+    };
+    logged
+        .iter()
+        .filter_map(|line| Some((line.gpu.parse().ok()?, memory(line.memory?))))
+        .collect()
 }
 
 fn facts(context: &TestContext) -> Facts {

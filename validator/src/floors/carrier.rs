@@ -59,7 +59,10 @@ pub struct Mover {
 
 impl Mover {
     /// The reference for all other movers.
-    pub const WRITES: Self = Self { kernel: false, read: false };
+    pub const WRITES: Self = Self {
+        kernel: false,
+        read: false,
+    };
 }
 
 /// The lowest acceptable figure, and its derivation.
@@ -102,7 +105,10 @@ impl Carrier {
     pub fn of(way: RouteKind, nvlink_gb_s: f64) -> Option<Self> {
         match way {
             RouteKind::Pcie { kind, raw_gb_s } => Some(Self::Pcie { kind, raw_gb_s }),
-            RouteKind::NvLink(links) => Some(Self::NvLink { links, gb_s: nvlink_gb_s }),
+            RouteKind::NvLink(links) => Some(Self::NvLink {
+                links,
+                gb_s: nvlink_gb_s,
+            }),
             RouteKind::Staged => None,
         }
     }
@@ -124,15 +130,39 @@ impl Carrier {
         let part = match (self, mover.read, mover.kernel) {
             (Self::NvLink { .. }, _, false) => 0.70,
             (Self::NvLink { .. }, _, true) => 0.65,
-            (Self::Pcie { kind: PathKind::Sys, .. }, true, _) => 0.35,
-            (Self::Pcie { kind: PathKind::Sys, .. }, false, false) => 0.58,
-            (Self::Pcie { kind: PathKind::Sys, .. }, false, true) => 0.52,
+            (
+                Self::Pcie {
+                    kind: PathKind::Sys,
+                    ..
+                },
+                true,
+                _,
+            ) => 0.35,
+            (
+                Self::Pcie {
+                    kind: PathKind::Sys,
+                    ..
+                },
+                false,
+                false,
+            ) => 0.58,
+            (
+                Self::Pcie {
+                    kind: PathKind::Sys,
+                    ..
+                },
+                false,
+                true,
+            ) => 0.52,
             (Self::Pcie { .. }, true, _) => 0.55,
             (Self::Pcie { .. }, false, false) => 0.75,
             (Self::Pcie { .. }, false, true) => 0.70,
         };
         let because = format!("{part} of the {raw:.1} GB/s that {}", self.clause());
-        Some(Floor { least: raw * part, because })
+        Some(Floor {
+            least: raw * part,
+            because,
+        })
     }
 
     /// The floor for both directions at once, as a multiple of one direction alone.
@@ -143,7 +173,10 @@ impl Carrier {
             (true, false) | (false, true) => 1.5,
             (true, true) => 1.3,
         };
-        Floor { least, because: format!("{least} times one direction alone") }
+        Floor {
+            least,
+            because: format!("{least} times one direction alone"),
+        }
     }
 
     /// The same carrier, with links that carry `raw_gb_s`.
@@ -165,13 +198,22 @@ impl Carrier {
     fn clause(&self) -> String {
         match self {
             Self::Pcie { kind, .. } => {
-                format!("the narrowest link of its {} path carries", Cell::Pcie(*kind))
+                format!(
+                    "the narrowest link of its {} path carries",
+                    Cell::Pcie(*kind)
+                )
             }
             Self::NvLink { links, gb_s } => format!("its {links} NVLinks of {gb_s:.1} GB/s carry"),
         }
     }
 
     const fn is_far(&self) -> bool {
-        matches!(self, Self::Pcie { kind: PathKind::Sys, .. })
+        matches!(
+            self,
+            Self::Pcie {
+                kind: PathKind::Sys,
+                ..
+            }
+        )
     }
 }

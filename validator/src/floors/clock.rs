@@ -26,8 +26,16 @@ pub struct ClockPeriod {
 /// A clock that contradicts the host's.
 #[must_use]
 pub fn clock_deviation(stretch: &ClockPeriod) -> Option<Finding> {
-    let ClockPeriod { gpu, gpu_ms, least_ms, most_ms } = stretch;
-    let (least, most) = (least_ms * (1.0 - APART) - STEP_MS, most_ms * (1.0 + APART) + STEP_MS);
+    let ClockPeriod {
+        gpu,
+        gpu_ms,
+        least_ms,
+        most_ms,
+    } = stretch;
+    let (least, most) = (
+        least_ms * (1.0 - APART) - STEP_MS,
+        most_ms * (1.0 + APART) + STEP_MS,
+    );
     if (least..=most).contains(gpu_ms) {
         return None;
     }
@@ -45,20 +53,36 @@ mod tests {
     use super::*;
 
     fn found(gpu_ms: f64) -> Option<Finding> {
-        clock_deviation(&ClockPeriod { gpu: 1.into(), gpu_ms, least_ms: 5.0, most_ms: 5.4 })
+        clock_deviation(&ClockPeriod {
+            gpu: 1.into(),
+            gpu_ms,
+            least_ms: 5.0,
+            most_ms: 5.4,
+        })
     }
 
     #[test]
     fn clocks_that_agree_pass() {
-        assert_eq!([5.0, 5.2, 5.4, 4.9, 5.5].map(|ms| found(ms).is_none()), [true; 5]);
+        assert_eq!(
+            [5.0, 5.2, 5.4, 4.9, 5.5].map(|ms| found(ms).is_none()),
+            [true; 5]
+        );
     }
 
     #[test]
     fn a_slow_fast_or_invalid_clock_is_an_error() {
         for ms in [0.075, 2.5, 4.8, 5.6, 10.4, 0.0, -5.0, f64::NAN] {
             let finding = found(ms).unwrap();
-            assert!(finding.is(Code::GpuClock) && finding.severity == Severity::Error, "{ms}");
+            assert!(
+                finding.is(Code::GpuClock) && finding.severity == Severity::Error,
+                "{ms}"
+            );
         }
-        assert!(found(2.5).unwrap().message.starts_with("GPU 1: 2.500 ms passed by its clock, expected 5.000"));
+        assert!(
+            found(2.5)
+                .unwrap()
+                .message
+                .starts_with("GPU 1: 2.500 ms passed by its clock, expected 5.000")
+        );
     }
 }

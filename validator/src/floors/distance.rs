@@ -44,7 +44,10 @@ pub struct PathFigure {
 #[must_use]
 pub fn near_no_faster(all: &[PathFigure]) -> Vec<(Vec<Pair>, Finding)> {
     let mut groups: BTreeMap<Distance, Vec<&PathFigure>> = BTreeMap::new();
-    for figure in all.iter().filter(|figure| figure.raw > 0.0 && figure.gb_s.is_finite()) {
+    for figure in all
+        .iter()
+        .filter(|figure| figure.raw > 0.0 && figure.gb_s.is_finite())
+    {
         groups.entry(figure.distance).or_default().push(figure);
     }
     let middle = |group: &[&PathFigure], of: fn(&PathFigure) -> f64| {
@@ -58,7 +61,11 @@ pub fn near_no_faster(all: &[PathFigure]) -> Vec<(Vec<Pair>, Finding)> {
             .filter_map(|(far, others)| {
                 let far_part = part(others)?;
                 let nodes_only = near.kind == PathKind::Sys && far.kind == PathKind::Sys;
-                let least = if nodes_only { (far_part * ALIKE).min(FULL) } else { 0.0 };
+                let least = if nodes_only {
+                    (far_part * ALIKE).min(FULL)
+                } else {
+                    0.0
+                };
                 Some((far, far_part, least.max(far_part * NEARER)))
             })
             .max_by(|a, b| a.2.total_cmp(&b.2))?;
@@ -75,8 +82,13 @@ pub fn near_no_faster(all: &[PathFigure]) -> Vec<(Vec<Pair>, Finding)> {
             words(*far)
         );
         let finding = Code::P2pSlow.finding(Severity::Warn, Subject::Machine, message);
-        let lines = group.iter().map(|f| format!("{}: {:.2} GB/s", f.pair, f.gb_s)).collect();
-        let finding = finding.values(rounded(gb_s), rounded(expected), Some("GB/s")).seen_all(lines);
+        let lines = group
+            .iter()
+            .map(|f| format!("{}: {:.2} GB/s", f.pair, f.gb_s))
+            .collect();
+        let finding = finding
+            .values(rounded(gb_s), rounded(expected), Some("GB/s"))
+            .seen_all(lines);
         Some((group.iter().map(|figure| figure.pair).collect(), finding))
     };
     groups.iter().filter_map(one).collect()
@@ -84,12 +96,19 @@ pub fn near_no_faster(all: &[PathFigure]) -> Vec<(Vec<Pair>, Finding)> {
 
 /// Whether `far` is certainly farther than `near`: an unknown distance of nodes says nothing.
 fn is_farther(far: Distance, near: Distance) -> bool {
-    far.kind > near.kind || far.kind == near.kind && far.nodes.zip(near.nodes).is_some_and(|(far, near)| far > near)
+    far.kind > near.kind
+        || far.kind == near.kind
+            && far
+                .nodes
+                .zip(near.nodes)
+                .is_some_and(|(far, near)| far > near)
 }
 
 /// `SYS at distance 12`
 fn words(distance: Distance) -> String {
-    let nodes = distance.nodes.map_or(String::new(), |nodes| format!(" at distance {nodes}"));
+    let nodes = distance
+        .nodes
+        .map_or(String::new(), |nodes| format!(" at distance {nodes}"));
     format!("{}{nodes}", Cell::Pcie(distance.kind))
 }
 
@@ -98,8 +117,16 @@ mod tests {
     use super::*;
 
     fn group(kind: PathKind, nodes: u32, gb_s: f64, raw: f64) -> Vec<PathFigure> {
-        let distance = Distance { kind, nodes: Some(nodes) };
-        let one = |to: usize| PathFigure { pair: Pair::of(0, to), distance, gb_s, raw };
+        let distance = Distance {
+            kind,
+            nodes: Some(nodes),
+        };
+        let one = |to: usize| PathFigure {
+            pair: Pair::of(0, to),
+            distance,
+            gb_s,
+            raw,
+        };
         (1..4).map(one).collect()
     }
 
@@ -113,7 +140,10 @@ mod tests {
         use PathKind::Sys;
         let all = [group(Sys, 12, 21.5, 31.5), group(Sys, 32, 21.4, 31.5)].concat();
         let found = near_no_faster(&all);
-        assert_eq!((found.len(), found[0].0.len(), found[0].1.severity), (1, 3, Severity::Warn));
+        assert_eq!(
+            (found.len(), found[0].0.len(), found[0].1.severity),
+            (1, 3, Severity::Warn)
+        );
         assert!(
             found[0].1.message.starts_with(
                 "3 near pairs (SYS at distance 12) move 21.50 GB/s, 0.68 of what their links carry, expected at least \
@@ -126,15 +156,26 @@ mod tests {
 
     #[test]
     fn near_pairs_below_far_ones_are_found_whatever_the_path() {
-        assert_eq!(found((PathKind::Pix, 10, 23.7), (PathKind::Phb, 10, 26.5)), 1);
-        assert_eq!(found((PathKind::Phb, 10, 24.5), (PathKind::Sys, 32, 26.0)), 0, "healthy pairs differ as much");
+        assert_eq!(
+            found((PathKind::Pix, 10, 23.7), (PathKind::Phb, 10, 26.5)),
+            1
+        );
+        assert_eq!(
+            found((PathKind::Phb, 10, 24.5), (PathKind::Sys, 32, 26.0)),
+            0,
+            "healthy pairs differ as much"
+        );
     }
 
     #[test]
     fn full_speed_everywhere_and_usual_differences_are_silent() {
         use PathKind::{Node, Phb, Sys};
         assert_eq!(found((Sys, 12, 25.7), (Sys, 32, 21.5)), 0);
-        assert_eq!(found((Sys, 12, 25.7), (Sys, 32, 25.8)), 0, "the GPUs' links limit both");
+        assert_eq!(
+            found((Sys, 12, 25.7), (Sys, 32, 25.8)),
+            0,
+            "the GPUs' links limit both"
+        );
         assert_eq!(found((Node, 10, 25.7), (Phb, 10, 25.8)), 0);
         // An x8 slot: half of the speed, and the same part of what its links carry.
         let mixed = [group(Sys, 12, 12.9, 15.75), group(Sys, 32, 21.5, 31.5)].concat();

@@ -45,10 +45,19 @@ pub enum GainError {
 ///
 /// # Errors
 /// See [`GainError`].
-pub fn gains(off: &[Vec<Row>], on: &[Vec<Row>], placement: Placement) -> Result<Vec<Gain>, GainError> {
+pub fn gains(
+    off: &[Vec<Row>],
+    on: &[Vec<Row>],
+    placement: Placement,
+) -> Result<Vec<Gain>, GainError> {
     let moving = |row: &&Row| row.bytes > 0;
-    let first = off.first().filter(|rows| !rows.is_empty()).ok_or(GainError::Empty { arm: WITHOUT })?;
-    on.first().filter(|rows| !rows.is_empty()).ok_or(GainError::Empty { arm: WITH })?;
+    let first = off
+        .first()
+        .filter(|rows| !rows.is_empty())
+        .ok_or(GainError::Empty { arm: WITHOUT })?;
+    on.first()
+        .filter(|rows| !rows.is_empty())
+        .ok_or(GainError::Empty { arm: WITH })?;
     let all = on.iter().chain(off).flatten().filter(moving);
     for row in all {
         // All sweeps must have measured the same: an arm that failed at a size does not hide it.
@@ -57,13 +66,20 @@ pub fn gains(off: &[Vec<Row>], on: &[Vec<Row>], placement: Placement) -> Result<
     }
     let mut rows: Vec<&Row> = first.iter().filter(moving).collect();
     rows.dedup_by_key(|row| row.bytes);
-    rows.into_iter().map(|row| gain(off, on, row, placement)).collect()
+    rows.into_iter()
+        .map(|row| gain(off, on, row, placement))
+        .collect()
 }
 
 const WITH: &str = "with";
 const WITHOUT: &str = "without";
 
-fn gain(off: &[Vec<Row>], on: &[Vec<Row>], row: &Row, placement: Placement) -> Result<Gain, GainError> {
+fn gain(
+    off: &[Vec<Row>],
+    on: &[Vec<Row>],
+    row: &Row,
+    placement: Placement,
+) -> Result<Gain, GainError> {
     let off = times(off, row.bytes, placement, WITHOUT)?;
     let on = times(on, row.bytes, placement, WITH)?;
     let (off_us, on_us) = (median_us(&off, row, WITHOUT)?, median_us(&on, row, WITH)?);
@@ -104,7 +120,10 @@ pub fn with_communicators(
             us.push(first);
             let median = stats::median(&us).map_err(|_| GainError::Empty { arm: name })?;
             let most = us.iter().copied().fold(0.0, f64::max);
-            Ok((median, most - us.iter().copied().fold(f64::INFINITY, f64::min)))
+            Ok((
+                median,
+                most - us.iter().copied().fold(f64::INFINITY, f64::min),
+            ))
         };
         let (off_us, off_spread) = arm(gain.off_us, off, WITHOUT)?;
         let (on_us, on_spread) = arm(gain.on_us, on, WITH)?;
@@ -124,29 +143,51 @@ pub fn with_communicators(
 }
 
 /// The times of one size, one for each sweep.
-fn times(sweeps: &[Vec<Row>], bytes: u64, placement: Placement, arm: &'static str) -> Result<Vec<f64>, GainError> {
-    let missing = || GainError::Missing { arm, size: size(bytes) };
+fn times(
+    sweeps: &[Vec<Row>],
+    bytes: u64,
+    placement: Placement,
+    arm: &'static str,
+) -> Result<Vec<f64>, GainError> {
+    let missing = || GainError::Missing {
+        arm,
+        size: size(bytes),
+    };
     let one = |rows: &Vec<Row>| {
-        let row = rows.iter().rfind(|row| row.bytes == bytes).ok_or_else(missing)?;
+        let row = rows
+            .iter()
+            .rfind(|row| row.bytes == bytes)
+            .ok_or_else(missing)?;
         let us = match placement {
             Placement::OutOfPlace => row.out_of_place.us,
             Placement::InPlace => row.in_place.us,
         };
-        let bad = || GainError::Time { arm, size: size(bytes), us: us.to_string() };
+        let bad = || GainError::Time {
+            arm,
+            size: size(bytes),
+            us: us.to_string(),
+        };
         (us.is_finite() && us > 0.0).then_some(us).ok_or_else(bad)
     };
     sweeps.iter().map(one).collect()
 }
 
 fn median_us(times: &[f64], row: &Row, arm: &'static str) -> Result<f64, GainError> {
-    stats::median(times).map_err(|_| GainError::Missing { arm, size: size(row.bytes) })
+    stats::median(times).map_err(|_| GainError::Missing {
+        arm,
+        size: size(row.bytes),
+    })
 }
 
 /// `P2P: +43 % at 128 MiB`, for the largest size.
 #[must_use]
 pub fn headline(gains: &[Gain]) -> Option<String> {
     let largest = gains.iter().max_by_key(|gain| gain.bytes)?;
-    Some(format!("P2P: {} at {}", largest.text(), size(largest.bytes)))
+    Some(format!(
+        "P2P: {} at {}",
+        largest.text(),
+        size(largest.bytes)
+    ))
 }
 
 /// The speedup by its name in the report, of each size at which the arms differ: `p2p_speedup_8`, `p2p_speedup_1M`.
@@ -154,16 +195,27 @@ pub fn headline(gains: &[Gain]) -> Option<String> {
 pub fn effects(gains: &[Gain]) -> Vec<(String, f64)> {
     let named = |gain: &Gain| {
         let size = size(gain.bytes);
-        let unit = size.trim_end_matches('B').trim_end_matches('i').replace(' ', "");
+        let unit = size
+            .trim_end_matches('B')
+            .trim_end_matches('i')
+            .replace(' ', "");
         (format!("p2p_speedup_{unit}"), gain.speedup)
     };
-    gains.iter().filter(|gain| gain.is_difference()).map(named).collect()
+    gains
+        .iter()
+        .filter(|gain| gain.is_difference())
+        .map(named)
+        .collect()
 }
 
 /// Large sizes at which P2P is slower.
 #[must_use]
 pub fn slower(gains: &[Gain]) -> Vec<Gain> {
-    gains.iter().filter(|gain| gain.slower && gain.bytes >= LARGE).copied().collect()
+    gains
+        .iter()
+        .filter(|gain| gain.slower && gain.bytes >= LARGE)
+        .copied()
+        .collect()
 }
 
 #[cfg(test)]
@@ -194,12 +246,20 @@ mod tests {
             root: None,
             ranks: 8,
             out_of_place: Timed { us, wrong: None },
-            in_place: Timed { us: in_place_us, wrong: None },
+            in_place: Timed {
+                us: in_place_us,
+                wrong: None,
+            },
         }
     }
 
     fn arms() -> (Vec<Row>, Vec<Row>) {
-        let arm = |n: usize| DOCUMENT.iter().map(|(bytes, us)| row(*bytes, us[n], us[n + 2])).collect();
+        let arm = |n: usize| {
+            DOCUMENT
+                .iter()
+                .map(|(bytes, us)| row(*bytes, us[n], us[n + 2]))
+                .collect()
+        };
         (arm(0), arm(1))
     }
 
@@ -211,14 +271,23 @@ mod tests {
     fn the_gains_match_the_recorded_ones() {
         let (off, on) = arms();
         let gains = gains(&[off], &[on], Placement::OutOfPlace).unwrap();
-        let known =
-            [(8, 1.00), (131_072, 0.93), (4 << 20, 1.21), (16 << 20, 1.34), (64 << 20, 1.39), (128 << 20, 1.43)];
+        let known = [
+            (8, 1.00),
+            (131_072, 0.93),
+            (4 << 20, 1.21),
+            (16 << 20, 1.34),
+            (64 << 20, 1.39),
+            (128 << 20, 1.43),
+        ];
         for (bytes, speedup) in known {
             let gain = at(&gains, bytes);
             assert!((gain.speedup - speedup).abs() < 0.005, "{gain:?}");
         }
         let largest = at(&gains, 128 << 20);
-        assert!((largest.off_gb_s - 14.45).abs() < 0.01 && (largest.on_gb_s - 20.64).abs() < 0.01, "{largest:?}");
+        assert!(
+            (largest.off_gb_s - 14.45).abs() < 0.01 && (largest.on_gb_s - 20.64).abs() < 0.01,
+            "{largest:?}"
+        );
         assert_eq!(headline(&gains).as_deref(), Some("P2P: +43 % at 128 MiB"));
     }
 
@@ -235,14 +304,18 @@ mod tests {
         let gains = gains(&[off], &[on], Placement::OutOfPlace).unwrap();
         let effects = effects(&gains);
         let names: Vec<_> = effects.iter().map(|(name, _)| name.as_str()).collect();
-        assert_eq!(names[..3], ["p2p_speedup_8", "p2p_speedup_128K", "p2p_speedup_1M"]);
+        assert_eq!(
+            names[..3],
+            ["p2p_speedup_8", "p2p_speedup_128K", "p2p_speedup_1M"]
+        );
         assert_eq!(names[7], "p2p_speedup_128M");
         assert_eq!(effects[7].1, at(&gains, 128 << 20).speedup);
     }
 
     #[test]
     fn slower_counts_only_at_large_sizes_and_in_every_pairing() {
-        let sweep = |large: f64, small: f64| vec![row(1 << 20, small, 1.0), row(8 << 20, large, 1.0)];
+        let sweep =
+            |large: f64, small: f64| vec![row(1 << 20, small, 1.0), row(8 << 20, large, 1.0)];
         let slower_sizes = |on: [f64; 2]| {
             let off = [sweep(100.0, 10.0), sweep(104.0, 10.0)];
             let on = on.map(|us| sweep(us, 20.0));
@@ -260,9 +333,15 @@ mod tests {
         let off = [sweep(100.0), sweep(110.0)];
         let on = [sweep(70.0), sweep(70.0), sweep(900.0)];
         let gains = gains(&off, &on, Placement::OutOfPlace).unwrap();
-        assert_eq!((gains[0].off_us, gains[0].on_us, gains[0].speedup), (105.0, 70.0, 1.5));
+        assert_eq!(
+            (gains[0].off_us, gains[0].on_us, gains[0].speedup),
+            (105.0, 70.0, 1.5)
+        );
         assert_eq!(headline(&gains).as_deref(), Some("P2P: +50 % at 1 MiB"));
-        assert_eq!([percent(0.93), percent(0.999), percent(1.001)], ["-7 %", "+0 %", "+0 %"]);
+        assert_eq!(
+            [percent(0.93), percent(0.999), percent(1.001)],
+            ["-7 %", "+0 %", "+0 %"]
+        );
     }
 
     /// The times of 4 H200 at 4 KiB to 128 KiB: a communicator gets 25 us or 36 us, with P2P and without.
@@ -276,30 +355,85 @@ mod tests {
             with_communicators(first, &more(off), &more(on), Placement::OutOfPlace).unwrap()
         };
         let found = of([25.0, 36.0, 25.0], [36.0, 25.0, 26.0]);
-        assert_eq!((found[0].text().as_str(), found[0].spread_us), ("no difference", Some(22.0)));
+        assert_eq!(
+            (found[0].text().as_str(), found[0].spread_us),
+            ("no difference", Some(22.0))
+        );
         assert_eq!((found[0].off_us, found[0].on_us), (25.0, 26.0));
-        assert_eq!((found[1].text().as_str(), found[1].spread_us), ("+0 %", None), "large sizes are as before");
-        assert_eq!(effects(&found).iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["p2p_speedup_8M"]);
+        assert_eq!(
+            (found[1].text().as_str(), found[1].spread_us),
+            ("+0 %", None),
+            "large sizes are as before"
+        );
+        assert_eq!(
+            effects(&found)
+                .iter()
+                .map(|(name, _)| name.as_str())
+                .collect::<Vec<_>>(),
+            ["p2p_speedup_8M"]
+        );
         let found = of([36.0, 36.5, 35.5], [24.0, 24.5, 25.0]);
-        assert_eq!((found[0].text().as_str(), found[0].spread_us), ("+47 %", Some(2.0)));
-        assert!((found[0].off_gb_s - row(8192, 36.0, 1.0).busbw(&Timed { us: 36.0, wrong: None })).abs() < 1e-9);
+        assert_eq!(
+            (found[0].text().as_str(), found[0].spread_us),
+            ("+47 %", Some(2.0))
+        );
+        assert!(
+            (found[0].off_gb_s
+                - row(8192, 36.0, 1.0).busbw(&Timed {
+                    us: 36.0,
+                    wrong: None
+                }))
+            .abs()
+                < 1e-9
+        );
         let one = gains(&[sweep(25.0)], &[sweep(36.0)], Placement::OutOfPlace).unwrap();
-        assert_eq!(with_communicators(one.clone(), &[], &[], Placement::OutOfPlace).unwrap(), one);
-        assert_eq!(one[0].text(), "-31 %", "without other communicators the times are all that is known");
+        assert_eq!(
+            with_communicators(one.clone(), &[], &[], Placement::OutOfPlace).unwrap(),
+            one
+        );
+        assert_eq!(
+            one[0].text(),
+            "-31 %",
+            "without other communicators the times are all that is known"
+        );
     }
 
     #[test]
     fn a_size_missing_in_an_arm_is_an_error() {
         let (off, on) = arms();
         let short = on[..7].to_vec();
-        let error = gains(std::slice::from_ref(&off), &[on, short], Placement::OutOfPlace).unwrap_err();
-        assert_eq!(error.to_string(), "128 MiB: not measured in every sweep of the arm with P2P");
-        let more = gains(&[off[..7].to_vec()], std::slice::from_ref(&off), Placement::OutOfPlace).unwrap_err();
-        assert_eq!(more.to_string(), "128 MiB: not measured in every sweep of the arm without P2P");
+        let error = gains(
+            std::slice::from_ref(&off),
+            &[on, short],
+            Placement::OutOfPlace,
+        )
+        .unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "128 MiB: not measured in every sweep of the arm with P2P"
+        );
+        let more = gains(
+            &[off[..7].to_vec()],
+            std::slice::from_ref(&off),
+            Placement::OutOfPlace,
+        )
+        .unwrap_err();
+        assert_eq!(
+            more.to_string(),
+            "128 MiB: not measured in every sweep of the arm without P2P"
+        );
         let none = gains(&[off], &[], Placement::OutOfPlace).unwrap_err();
         assert_eq!(none.to_string(), "the arm with P2P was not measured");
-        let zero = gains(&[vec![row(8, 0.0, 1.0)]], &[vec![row(8, 1.0, 1.0)]], Placement::OutOfPlace).unwrap_err();
-        assert_eq!(zero.to_string(), "8 B: a time of 0 us in the arm without P2P");
+        let zero = gains(
+            &[vec![row(8, 0.0, 1.0)]],
+            &[vec![row(8, 1.0, 1.0)]],
+            Placement::OutOfPlace,
+        )
+        .unwrap_err();
+        assert_eq!(
+            zero.to_string(),
+            "8 B: a time of 0 us in the arm without P2P"
+        );
         assert_eq!(headline(&[]), None);
     }
 

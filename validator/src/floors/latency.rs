@@ -70,10 +70,18 @@ pub fn latency(
     let most = kind.most(reference.nvlink);
     let limits = [
         (Some(most), "the latency of such links"),
-        (reference.best.map(|best| best * TIMES_BEST), "1.8 times the best of the comparable pairs"),
-        (reference.local.map(|local| local * TIMES_LOCAL), "1.9 times a copy within a GPU"),
+        (
+            reference.best.map(|best| best * TIMES_BEST),
+            "1.8 times the best of the comparable pairs",
+        ),
+        (
+            reference.local.map(|local| local * TIMES_LOCAL),
+            "1.9 times a copy within a GPU",
+        ),
     ];
-    let limits = limits.into_iter().filter_map(|(limit, why)| Some((limit?, why)));
+    let limits = limits
+        .into_iter()
+        .filter_map(|(limit, why)| Some((limit?, why)));
     let (limit, why) = limits.reduce(|a, b| if b.0 < a.0 { b } else { a })?;
     let severity = match figure {
         figure if figure <= limit => return None,
@@ -82,9 +90,17 @@ pub fn latency(
         _ => Severity::Fail,
     };
     let (what, unit) = kind.words();
-    let again = again.map_or(String::new(), |again| format!(" ({again:.2} when measured again)"));
-    let message = format!("{pair}: {what} {first:.2} {unit}{again}, expected at most {limit:.2} {unit} ({why})");
-    Some(Code::P2pLatency.finding(severity, pair, message).values(rounded(figure), rounded(limit), Some(unit)))
+    let again = again.map_or(String::new(), |again| {
+        format!(" ({again:.2} when measured again)")
+    });
+    let message = format!(
+        "{pair}: {what} {first:.2} {unit}{again}, expected at most {limit:.2} {unit} ({why})"
+    );
+    Some(Code::P2pLatency.finding(severity, pair, message).values(
+        rounded(figure),
+        rounded(limit),
+        Some(unit),
+    ))
 }
 
 #[cfg(test)]
@@ -101,11 +117,22 @@ mod tests {
     fn a_copy_is_direct_or_late_or_through_host_memory() {
         let pcie = LatencyReference::default();
         assert_eq!(severity(LatencyKind::Copy, 2.73, pcie), None);
-        assert_eq!(severity(LatencyKind::Copy, 3.01, pcie), Some(Severity::Warn));
-        assert_eq!(severity(LatencyKind::Copy, 8.01, pcie), Some(Severity::Fail));
-        assert_eq!(severity(LatencyKind::Copy, f64::NAN, pcie), Some(Severity::Fail));
         assert_eq!(
-            latency(PAIR, LatencyKind::Copy, (11.0, Some(12.0)), &pcie).unwrap().message,
+            severity(LatencyKind::Copy, 3.01, pcie),
+            Some(Severity::Warn)
+        );
+        assert_eq!(
+            severity(LatencyKind::Copy, 8.01, pcie),
+            Some(Severity::Fail)
+        );
+        assert_eq!(
+            severity(LatencyKind::Copy, f64::NAN, pcie),
+            Some(Severity::Fail)
+        );
+        assert_eq!(
+            latency(PAIR, LatencyKind::Copy, (11.0, Some(12.0)), &pcie)
+                .unwrap()
+                .message,
             "GPU 0 -> 1: 16 bytes take 11.00 us (12.00 when measured again), expected at most 3.00 us (the latency \
              of such links)"
         );
@@ -113,26 +140,72 @@ mod tests {
 
     #[test]
     fn each_is_compared_with_the_machines_own_best() {
-        let like = |best| LatencyReference { best: Some(best), ..LatencyReference::default() };
+        let like = |best| LatencyReference {
+            best: Some(best),
+            ..LatencyReference::default()
+        };
         assert_eq!(severity(LatencyKind::Copy, 1.69, like(1.17)), None);
-        assert_eq!(severity(LatencyKind::Copy, 2.9, like(1.4)), Some(Severity::Warn));
-        assert_eq!(severity(LatencyKind::Load, 1840.0, like(1310.0)), None);
-        assert_eq!(severity(LatencyKind::Load, 2700.0, like(1310.0)), Some(Severity::Warn));
-        assert_eq!(severity(LatencyKind::Hop, 1666.0, like(1135.0)), None);
-        assert_eq!(severity(LatencyKind::Hop, 20_000.0, like(20_000.0)), Some(Severity::Warn), "all are late");
-        let local = LatencyReference { local: Some(1.75), nvlink: true, best: Some(2.2) };
         assert_eq!(
-            (severity(LatencyKind::Copy, 2.73, local), severity(LatencyKind::Copy, 3.6, local)),
+            severity(LatencyKind::Copy, 2.9, like(1.4)),
+            Some(Severity::Warn)
+        );
+        assert_eq!(severity(LatencyKind::Load, 1840.0, like(1310.0)), None);
+        assert_eq!(
+            severity(LatencyKind::Load, 2700.0, like(1310.0)),
+            Some(Severity::Warn)
+        );
+        assert_eq!(severity(LatencyKind::Hop, 1666.0, like(1135.0)), None);
+        assert_eq!(
+            severity(LatencyKind::Hop, 20_000.0, like(20_000.0)),
+            Some(Severity::Warn),
+            "all are late"
+        );
+        let local = LatencyReference {
+            local: Some(1.75),
+            nvlink: true,
+            best: Some(2.2),
+        };
+        assert_eq!(
+            (
+                severity(LatencyKind::Copy, 2.73, local),
+                severity(LatencyKind::Copy, 3.6, local)
+            ),
             (None, Some(Severity::Warn))
         );
-        let all_late = LatencyReference { local: Some(1.4), best: Some(2.9), nvlink: false };
-        assert_eq!(severity(LatencyKind::Copy, 2.9, all_late), Some(Severity::Warn), "all are late");
+        let all_late = LatencyReference {
+            local: Some(1.4),
+            best: Some(2.9),
+            nvlink: false,
+        };
+        assert_eq!(
+            severity(LatencyKind::Copy, 2.9, all_late),
+            Some(Severity::Warn),
+            "all are late"
+        );
         assert_eq!(severity(LatencyKind::Copy, 2.6, all_late), None);
-        assert_eq!(severity(LatencyKind::Load, 827.0, LatencyReference { nvlink: true, ..like(826.0) }), None);
+        assert_eq!(
+            severity(
+                LatencyKind::Load,
+                827.0,
+                LatencyReference {
+                    nvlink: true,
+                    ..like(826.0)
+                }
+            ),
+            None
+        );
     }
 
     #[test]
     fn a_pair_that_was_late_only_once_is_not_late() {
-        assert_eq!(latency(PAIR, LatencyKind::Copy, (9.0, Some(1.4)), &LatencyReference::default()), None);
+        assert_eq!(
+            latency(
+                PAIR,
+                LatencyKind::Copy,
+                (9.0, Some(1.4)),
+                &LatencyReference::default()
+            ),
+            None
+        );
     }
 }

@@ -18,7 +18,13 @@ const HOST: f64 = 0.75;
 /// A GPU's link, read while data moves, that is narrower or slower than it can be. `can_gts`, `can_width`:
 /// the capability of both ends.
 #[must_use]
-pub fn slow_link(gpu: GpuId, bdf: Bdf, now: &Link, can_gts: f64, can_width: u32) -> Option<Finding> {
+pub fn slow_link(
+    gpu: GpuId,
+    bdf: Bdf,
+    now: &Link,
+    can_gts: f64,
+    can_width: u32,
+) -> Option<Finding> {
     if now.gts >= can_gts && now.width >= can_width {
         return None;
     }
@@ -35,7 +41,9 @@ pub fn slow_link(gpu: GpuId, bdf: Bdf, now: &Link, can_gts: f64, can_width: u32)
 #[must_use]
 pub fn raw_to_host(tree: &Tree, gpu: Bdf) -> Option<f64> {
     let devices = tree.get(gpu).into_iter().chain(tree.above(gpu));
-    let raw = devices.filter_map(|d| d.link.as_ref()).map(|l| raw_gb_s(l.gts, l.width));
+    let raw = devices
+        .filter_map(|d| d.link.as_ref())
+        .map(|l| raw_gb_s(l.gts, l.width));
     raw.reduce(f64::min).filter(|raw| *raw > 0.0)
 }
 
@@ -43,15 +51,27 @@ pub fn raw_to_host(tree: &Tree, gpu: Bdf) -> Option<f64> {
 /// the links carry. It is at most a warning: peer-to-peer does not use host memory. A figure slightly below
 /// the floor is only information: other tenants of a shared host keep its memory busy.
 #[must_use]
-pub fn slow_host_copy(gpu: GpuId, what: &str, (first, again): (f64, Option<f64>), raw: Option<f64>) -> Option<Finding> {
+pub fn slow_host_copy(
+    gpu: GpuId,
+    what: &str,
+    (first, again): (f64, Option<f64>),
+    raw: Option<f64>,
+) -> Option<Finding> {
     let gb_s = again.map_or(first, |again| again.max(first));
-    let again = again.map_or(String::new(), |again| format!(" ({again:.2} when measured again)"));
+    let again = again.map_or(String::new(), |again| {
+        format!(" ({again:.2} when measured again)")
+    });
     let Some(raw) = raw else {
-        let message = format!("GPU {gpu}: {first:.2} GB/s{again} {what}, but what its link can carry is unknown");
+        let message = format!(
+            "GPU {gpu}: {first:.2} GB/s{again} {what}, but what its link can carry is unknown"
+        );
         let finding = Code::HostSlow.finding(Severity::Warn, gpu, message);
         return Some(finding.values(rounded(gb_s), serde_json::Value::Null, Some("GB/s")));
     };
-    let floor = Floor { least: raw * HOST, because: String::new() };
+    let floor = Floor {
+        least: raw * HOST,
+        because: String::new(),
+    };
     let severity = match floor.grade(gb_s) {
         Grade::Good => return None,
         Grade::Low => Severity::Info,
@@ -70,11 +90,18 @@ pub fn slow_host_copy(gpu: GpuId, what: &str, (first, again): (f64, Option<f64>)
 /// NVML would lower only what is expected; the kernel's may come from a recording or a virtual machine.
 #[must_use]
 pub fn link_disagreement(gpu: GpuId, bdf: Bdf, nvml: &Link, sysfs: &Link) -> Option<Finding> {
-    let (by_nvml, by_kernel) = (raw_gb_s(nvml.gts, nvml.width), raw_gb_s(sysfs.gts, sysfs.width));
+    let (by_nvml, by_kernel) = (
+        raw_gb_s(nvml.gts, nvml.width),
+        raw_gb_s(sysfs.gts, sysfs.width),
+    );
     if (by_nvml - by_kernel).abs() < f64::EPSILON {
         return None;
     }
-    let severity = if by_nvml < by_kernel { Severity::Warn } else { Severity::Info };
+    let severity = if by_nvml < by_kernel {
+        Severity::Warn
+    } else {
+        Severity::Info
+    };
     let words = |link: &Link| format!("x{} at {} GT/s", link.width, link.gts);
     let message = format!(
         "GPU {gpu} ({bdf}): under load NVML reports {}, but the kernel {}, expected the same",
@@ -91,7 +118,12 @@ const ROUNDING: f64 = 1.02;
 /// A figure above what is physically possible. `subject`: a pair or a GPU; `what`: the matrix; `most`: GB/s
 /// that the links carry at their best, `None` where unknown.
 #[must_use]
-pub fn impossible_speed(subject: impl Into<Subject>, what: Metric, gb_s: f64, most: Option<f64>) -> Option<Finding> {
+pub fn impossible_speed(
+    subject: impl Into<Subject>,
+    what: Metric,
+    gb_s: f64,
+    most: Option<f64>,
+) -> Option<Finding> {
     let most = most.filter(|most| gb_s > most * ROUNDING)?;
     let subject = subject.into();
     let name = name_in_sentence(what.name());
@@ -115,7 +147,11 @@ pub fn contradicted_link(
 ) -> Option<Finding> {
     let raw = raw.filter(|raw| gb_s > raw * ROUNDING)?;
     let explained = own.is_some_and(|own| gb_s <= own * ROUNDING);
-    let severity = if explained { Severity::Info } else { Severity::Warn };
+    let severity = if explained {
+        Severity::Info
+    } else {
+        Severity::Warn
+    };
     let subject = subject.into();
     let message = format!(
         "{subject}: {gb_s:.2} GB/s moved over links that report {raw:.2} GB/s under load, expected at most that"
@@ -133,11 +169,20 @@ mod tests {
 
     #[test]
     fn more_than_a_link_carries_at_its_best_is_an_error() {
-        assert_eq!(impossible_speed(PAIR, Metric::CE_WRITE, 31.6, Some(31.5)), None);
-        assert_eq!(impossible_speed(PAIR, Metric::CE_WRITE, 26_000.0, None), None, "nothing is known");
+        assert_eq!(
+            impossible_speed(PAIR, Metric::CE_WRITE, 31.6, Some(31.5)),
+            None
+        );
+        assert_eq!(
+            impossible_speed(PAIR, Metric::CE_WRITE, 26_000.0, None),
+            None,
+            "nothing is known"
+        );
         let finding = impossible_speed(PAIR, Metric::CE_WRITE, 52.0, Some(31.5)).unwrap();
         assert!(finding.is(Code::SpeedImpossible) && finding.severity == Severity::Error);
-        assert!(finding.message.starts_with("GPU 0 -> 1: copy engine, write: 52.00 GB/s, expected at most 31.50 GB/s"));
+        assert!(finding.message.starts_with(
+            "GPU 0 -> 1: copy engine, write: 52.00 GB/s, expected at most 31.50 GB/s"
+        ));
     }
 
     #[test]
@@ -145,7 +190,11 @@ mod tests {
         let severity = |own| contradicted_link(PAIR, 25.0, Some(0.25), own).map(|f| f.severity);
         assert_eq!(
             [severity(Some(0.25)), severity(None), severity(Some(31.5))],
-            [Some(Severity::Warn), Some(Severity::Warn), Some(Severity::Info)]
+            [
+                Some(Severity::Warn),
+                Some(Severity::Warn),
+                Some(Severity::Info)
+            ]
         );
         assert_eq!(contradicted_link(PAIR, 25.0, Some(31.5), None), None);
         assert_eq!(contradicted_link(PAIR, 25.0, None, None), None);

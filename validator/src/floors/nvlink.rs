@@ -34,7 +34,9 @@ const BRIDGE: u32 = 4;
 impl NvLinkCounts {
     fn all(&self) -> u32 {
         let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
-        self.up.saturating_add(count(self.down.len())).saturating_add(count(self.silent.len()))
+        self.up
+            .saturating_add(count(self.down.len()))
+            .saturating_add(count(self.silent.len()))
     }
 }
 
@@ -64,7 +66,10 @@ fn one(board: &NvLinkGpu, boards: &[NvLinkGpu]) -> Vec<Finding> {
     };
     let silent = links.silent.first().map(|(link, why)| {
         let all = links.silent.len();
-        unreadable(board, &format!("{all} of its NVLinks do not report their state, the first is {link}: {why}"))
+        unreadable(
+            board,
+            &format!("{all} of its NVLinks do not report their state, the first is {link}: {why}"),
+        )
     });
     let alike = boards.iter().filter(|other| other.name == board.name);
     let most = alike.map(NvLinkGpu::all).max().unwrap_or(0);
@@ -73,8 +78,14 @@ fn one(board: &NvLinkGpu, boards: &[NvLinkGpu]) -> Vec<Finding> {
 
 /// `most`: how many links a GPU of this model has here.
 fn down(board: &NvLinkGpu, links: &NvLinkCounts, most: u32) -> Option<Finding> {
-    let (up, silent) = (links.up, u32::try_from(links.silent.len()).unwrap_or(u32::MAX));
-    let missing = most.checked_sub(up)?.checked_sub(silent).filter(|n| *n > 0)?;
+    let (up, silent) = (
+        links.up,
+        u32::try_from(links.silent.len()).unwrap_or(u32::MAX),
+    );
+    let missing = most
+        .checked_sub(up)?
+        .checked_sub(silent)
+        .filter(|n| *n > 0)?;
     let whole = up.is_multiple_of(BRIDGE) && links.all() == most;
     let severity = match () {
         () if board.by_bridge(most) && whole => Severity::Info,
@@ -86,19 +97,30 @@ fn down(board: &NvLinkGpu, links: &NvLinkCounts, most: u32) -> Option<Finding> {
     let mut seen = Vec::new();
     if !links.down.is_empty() {
         let numbers: Vec<_> = links.down.iter().map(ToString::to_string).collect();
-        seen.push(format!("NVML reports that these are not active: {}", numbers.join(", ")));
+        seen.push(format!(
+            "NVML reports that these are not active: {}",
+            numbers.join(", ")
+        ));
     }
     if links.all() < most {
-        seen.push(format!("NVML lists {} of them on this GPU, and {most} on others of its model", links.all()));
+        seen.push(format!(
+            "NVML lists {} of them on this GPU, and {most} on others of its model",
+            links.all()
+        ));
     }
     let finding = Code::NvLinkDown.finding(severity, gpu, message);
     let finding = finding.values(up, most, Some("links")).seen_all(seen);
-    Some(if severity == Severity::Info { finding.because(Reason::NoBridge) } else { finding })
+    Some(if severity == Severity::Info {
+        finding.because(Reason::NoBridge)
+    } else {
+        finding
+    })
 }
 
 fn unreadable(board: &NvLinkGpu, why: &str) -> Finding {
     let NvLinkGpu { gpu, bdf, .. } = board;
-    let message = format!("GPU {gpu} ({bdf}): it is unknown whether NVLinks connect it to others: {why}");
+    let message =
+        format!("GPU {gpu} ({bdf}): it is unknown whether NVLinks connect it to others: {why}");
     Code::NvLinkUnknown.finding(Severity::Error, gpu, message)
 }
 
@@ -109,15 +131,27 @@ mod tests {
     fn boards(name: &str, all: &[(u32, u32)]) -> Vec<NvLinkGpu> {
         let board = |(gpu, (up, down)): (GpuId, &(u32, u32))| NvLinkGpu {
             gpu,
-            bdf: Bdf { domain: 0, bus: 1, device: 0, function: 0 },
+            bdf: Bdf {
+                domain: 0,
+                bus: 1,
+                device: 0,
+                function: 0,
+            },
             name: name.to_owned(),
-            links: Ok(NvLinkCounts { up: *up, down: (*up..up + down).collect(), silent: Vec::new() }),
+            links: Ok(NvLinkCounts {
+                up: *up,
+                down: (*up..up + down).collect(),
+                silent: Vec::new(),
+            }),
         };
         GpuId::each(all).map(board).collect()
     }
 
     fn judged(name: &str, all: &[(u32, u32)]) -> Vec<(String, Severity)> {
-        nvlinks(&boards(name, all)).into_iter().map(|f| (f.subject.to_string(), f.severity)).collect()
+        nvlinks(&boards(name, all))
+            .into_iter()
+            .map(|f| (f.subject.to_string(), f.severity))
+            .collect()
     }
 
     #[test]
@@ -129,20 +163,40 @@ mod tests {
     #[test]
     fn a_link_that_is_down_warns_and_half_of_them_fail() {
         let gpu = |n: usize, severity| (format!("GPU {n}"), severity);
-        assert_eq!(judged("NVIDIA H200", &[(18, 0), (17, 1)]), [gpu(1, Severity::Warn)]);
-        assert_eq!(judged("NVIDIA H200", &[(9, 9), (18, 0)]), [gpu(0, Severity::Fail)]);
+        assert_eq!(
+            judged("NVIDIA H200", &[(18, 0), (17, 1)]),
+            [gpu(1, Severity::Warn)]
+        );
+        assert_eq!(
+            judged("NVIDIA H200", &[(9, 9), (18, 0)]),
+            [gpu(0, Severity::Fail)]
+        );
         // It does not matter whether one or all are down.
-        assert_eq!(judged("NVIDIA H200", &[(0, 18); 2]), [gpu(0, Severity::Fail), gpu(1, Severity::Fail)]);
+        assert_eq!(
+            judged("NVIDIA H200", &[(0, 18); 2]),
+            [gpu(0, Severity::Fail), gpu(1, Severity::Fail)]
+        );
         let all = nvlinks(&boards("NVIDIA H200", &[(17, 1), (18, 0)]));
-        assert!(all[0].message.ends_with("17 of 18 NVLinks are up, expected 18"), "{all:?}");
-        assert_eq!(all[0].evidence, ["NVML reports that these are not active: 17"]);
+        assert!(
+            all[0]
+                .message
+                .ends_with("17 of 18 NVLinks are up, expected 18"),
+            "{all:?}"
+        );
+        assert_eq!(
+            all[0].evidence,
+            ["NVML reports that these are not active: 17"]
+        );
     }
 
     #[test]
     fn gpus_of_one_model_are_compared() {
         let found = nvlinks(&boards("NVIDIA H200", &[(18, 0), (0, 0)]));
         assert_eq!((found.len(), found[0].severity), (1, Severity::Fail));
-        assert!(found[0].evidence[0].contains("lists 0 of them on this GPU, and 18 on others"), "{found:?}");
+        assert!(
+            found[0].evidence[0].contains("lists 0 of them on this GPU, and 18 on others"),
+            "{found:?}"
+        );
         let mut mixed = boards("NVIDIA H200", &[(18, 0), (0, 0)]);
         mixed[1].name = "NVIDIA L40S".to_owned();
         assert_eq!(nvlinks(&mixed), []);
@@ -150,22 +204,48 @@ mod tests {
 
     #[test]
     fn bridges_may_be_missing_but_not_half_fitted() {
-        for (name, up, down) in
-            [("NVIDIA GeForce RTX 3090", 0, 4), ("NVIDIA H100 PCIe", 0, 12), ("NVIDIA A100-PCIE-40GB", 4, 8)]
-        {
-            assert!(judged(name, &[(up, down); 2]).iter().all(|f| f.1 == Severity::Info), "{name}");
+        for (name, up, down) in [
+            ("NVIDIA GeForce RTX 3090", 0, 4),
+            ("NVIDIA H100 PCIe", 0, 12),
+            ("NVIDIA A100-PCIE-40GB", 4, 8),
+        ] {
+            assert!(
+                judged(name, &[(up, down); 2])
+                    .iter()
+                    .all(|f| f.1 == Severity::Info),
+                "{name}"
+            );
         }
-        assert_eq!(judged("NVIDIA GeForce RTX 3090", &[(3, 1), (4, 0)])[0].1, Severity::Warn);
-        assert_eq!(judged("NVIDIA H200 NVL", &[(11, 7), (18, 0)])[0].1, Severity::Warn);
+        assert_eq!(
+            judged("NVIDIA GeForce RTX 3090", &[(3, 1), (4, 0)])[0].1,
+            Severity::Warn
+        );
+        assert_eq!(
+            judged("NVIDIA H200 NVL", &[(11, 7), (18, 0)])[0].1,
+            Severity::Warn
+        );
     }
 
     #[test]
     fn an_nvml_error_is_not_the_absence_of_nvlink() {
         let mut all = boards("NVIDIA H200", &[(18, 0); 2]);
         all[0].links = Err("GPU is lost".to_owned());
-        all[1].links = Ok(NvLinkCounts { up: 17, down: Vec::new(), silent: vec![(4, "unknown".to_owned())] });
+        all[1].links = Ok(NvLinkCounts {
+            up: 17,
+            down: Vec::new(),
+            silent: vec![(4, "unknown".to_owned())],
+        });
         let found = nvlinks(&all);
-        assert!(found.iter().all(|f| f.is(Code::NvLinkUnknown) && f.severity == Severity::Error), "{found:?}");
-        assert!(found[1].message.contains("1 of its NVLinks do not report their state, the first is 4"));
+        assert!(
+            found
+                .iter()
+                .all(|f| f.is(Code::NvLinkUnknown) && f.severity == Severity::Error),
+            "{found:?}"
+        );
+        assert!(
+            found[1]
+                .message
+                .contains("1 of its NVLinks do not report their state, the first is 4")
+        );
     }
 }

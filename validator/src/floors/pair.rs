@@ -49,7 +49,10 @@ pub fn pair_findings(figures: &PairFigures, least: Option<f64>) -> Vec<Finding> 
     if is_staged(figures) {
         return vec![staged(figures)];
     }
-    one_way(figures, least).into_iter().chain(both_ways(figures)).collect()
+    one_way(figures, least)
+        .into_iter()
+        .chain(both_ways(figures))
+        .collect()
 }
 
 /// The signature of copies through host memory: as fast as with peer access off and with a high latency, or
@@ -58,9 +61,13 @@ pub fn pair_findings(figures: &PairFigures, least: Option<f64>) -> Vec<Finding> 
 #[must_use]
 pub fn is_staged(figures: &PairFigures) -> bool {
     let answers = |is: fn(f64) -> bool| figures.latency_us.is_some_and(is);
-    let alike = figures.off.is_some_and(|off| (figures.one_way - off).abs() <= off * ALIKE);
+    let alike = figures
+        .off
+        .is_some_and(|off| (figures.one_way - off).abs() <= off * ALIKE);
     // A slow partner makes both at once slow, too.
-    let slower = figures.back.map_or(figures.one_way, |back| back.min(figures.one_way));
+    let slower = figures
+        .back
+        .map_or(figures.one_way, |back| back.min(figures.one_way));
     let ratio = figures.both_ways.map(|both| both / slower);
     let one_at_a_time = ratio.is_some_and(|ratio| ratio < ONE_WAY);
     (alike && answers(|us| us > STAGED_US)) || (one_at_a_time && !answers(|us| us <= STRAIGHT_US))
@@ -69,28 +76,56 @@ pub fn is_staged(figures: &PairFigures) -> bool {
 fn staged(figures: &PairFigures) -> Finding {
     let PairFigures { pair, one_way, .. } = figures;
     let mut seen = Vec::new();
-    seen.extend(figures.off.map(|off| format!("{off:.2} GB/s with peer access off")));
-    seen.extend(figures.both_ways.map(|both| format!("{both:.2} GB/s in both directions at once")));
-    seen.extend(figures.latency_us.map(|us| format!("16 bytes take {us:.2} us")));
+    seen.extend(
+        figures
+            .off
+            .map(|off| format!("{off:.2} GB/s with peer access off")),
+    );
+    seen.extend(
+        figures
+            .both_ways
+            .map(|both| format!("{both:.2} GB/s in both directions at once")),
+    );
+    seen.extend(
+        figures
+            .latency_us
+            .map(|us| format!("16 bytes take {us:.2} us")),
+    );
     let floor = figures.carrier.floor(Mover::WRITES);
-    let expected = floor.as_ref().map(|f| format!(", expected at least {:.2} GB/s", f.least));
+    let expected = floor
+        .as_ref()
+        .map(|f| format!(", expected at least {:.2} GB/s", f.least));
     let message = format!(
         "{pair}: {one_way:.2} GB/s{}: copied through host memory, not directly to the peer",
         expected.unwrap_or_default()
     );
     Code::P2pStaged
         .finding(Severity::Fail, pair, message)
-        .values(rounded(*one_way), floor.map(|f| rounded(f.least)), Some("GB/s"))
+        .values(
+            rounded(*one_way),
+            floor.map(|f| rounded(f.least)),
+            Some("GB/s"),
+        )
         .seen_all(seen)
 }
 
 fn one_way(figures: &PairFigures, least: Option<f64>) -> Option<Finding> {
-    let PairFigures { pair, one_way, carrier, .. } = figures;
-    let asked = least.map(|least| Floor { least, because: "expect.min_p2p_gb_s".to_owned() });
+    let PairFigures {
+        pair,
+        one_way,
+        carrier,
+        ..
+    } = figures;
+    let asked = least.map(|least| Floor {
+        least,
+        because: "expect.min_p2p_gb_s".to_owned(),
+    });
     // A configured floor has no margin.
     let asked = asked.filter(|floor| floor.grade(*one_way) != Grade::Good);
     let floor = match (asked, carrier.floor(Mover::WRITES)) {
-        (Some(asked), Some(floor)) if floor.grade(*one_way) == Grade::Bad && floor.least > asked.least => {
+        (Some(asked), Some(floor))
+            if floor.grade(*one_way) == Grade::Bad && floor.least > asked.least =>
+        {
             return Some(slow(*pair, *one_way, &floor, Severity::Fail));
         }
         (Some(asked), _) => return Some(slow(*pair, *one_way, &asked, Severity::Fail)),
@@ -109,7 +144,11 @@ fn one_way(figures: &PairFigures, least: Option<f64>) -> Option<Finding> {
 fn slow(pair: Pair, gb_s: f64, floor: &Floor, severity: Severity) -> Finding {
     let Floor { least, because } = floor;
     let message = format!("{pair}: {gb_s:.2} GB/s, expected at least {least:.2} GB/s ({because})");
-    Code::P2pSlow.finding(severity, pair, message).values(rounded(gb_s), rounded(*least), Some("GB/s"))
+    Code::P2pSlow.finding(severity, pair, message).values(
+        rounded(gb_s),
+        rounded(*least),
+        Some("GB/s"),
+    )
 }
 
 fn unknown(pair: Pair, gb_s: f64) -> Finding {
@@ -123,14 +162,29 @@ fn unknown(pair: Pair, gb_s: f64) -> Finding {
 /// The speed of one direction alone of which both directions at once must be a multiple: that of the slower direction.
 /// `None` if the other direction alone is too slow: then both at once say nothing about this direction.
 #[must_use]
-pub fn basis_of_both(carrier: &Carrier, mover: Mover, one_way: f64, back: Option<f64>) -> Option<f64> {
-    let Some(back) = back else { return Some(one_way) };
-    let below = carrier.floor(mover).is_some_and(|floor| floor.grade(back) != Grade::Good);
+pub fn basis_of_both(
+    carrier: &Carrier,
+    mover: Mover,
+    one_way: f64,
+    back: Option<f64>,
+) -> Option<f64> {
+    let Some(back) = back else {
+        return Some(one_way);
+    };
+    let below = carrier
+        .floor(mover)
+        .is_some_and(|floor| floor.grade(back) != Grade::Good);
     (!below && back >= one_way * ASYMMETRIC).then_some(one_way.min(back))
 }
 
 fn both_ways(figures: &PairFigures) -> Option<Finding> {
-    let PairFigures { pair, one_way, carrier, back, .. } = figures;
+    let PairFigures {
+        pair,
+        one_way,
+        carrier,
+        back,
+        ..
+    } = figures;
     let both = figures.both_ways?;
     let alone = basis_of_both(carrier, Mover::WRITES, *one_way, *back)?;
     let floor = carrier.both_ways(Mover::WRITES);
@@ -145,7 +199,11 @@ fn both_ways(figures: &PairFigures) -> Option<Finding> {
          {alone:.2} GB/s)",
         floor.because
     );
-    Some(Code::P2pSlow.finding(severity, pair, message).values(rounded(both), rounded(least), Some("GB/s")))
+    Some(Code::P2pSlow.finding(severity, pair, message).values(
+        rounded(both),
+        rounded(least),
+        Some("GB/s"),
+    ))
 }
 
 /// Reads of the copy engine and speeds of kernels, one direction alone (`both` false) or both at once as a
@@ -162,7 +220,10 @@ pub fn slow_mover(
         None => carrier.floor(mover)?,
         Some(one) => {
             let floor = carrier.both_ways(mover);
-            Floor { least: floor.least * one, because: format!("{}, {one:.2} GB/s", floor.because) }
+            Floor {
+                least: floor.least * one,
+                because: format!("{}, {one:.2} GB/s", floor.because),
+            }
         }
     };
     // Reads over PCIe differ between root complexes; a figure below half of their floor is a fault anyway.
@@ -175,8 +236,13 @@ pub fn slow_mover(
     };
     let Floor { least, because } = floor;
     let name = name_in_sentence(what.name());
-    let message = format!("{pair}: {name}: {gb_s:.2} GB/s, expected at least {least:.2} GB/s ({because})");
-    Some(Code::P2pSlow.finding(severity, pair, message).values(rounded(gb_s), rounded(least), Some("GB/s")))
+    let message =
+        format!("{pair}: {name}: {gb_s:.2} GB/s, expected at least {least:.2} GB/s ({because})");
+    Some(Code::P2pSlow.finding(severity, pair, message).values(
+        rounded(gb_s),
+        rounded(least),
+        Some("GB/s"),
+    ))
 }
 
 /// Reads against the writes that move data over the same path in the same direction, both in GB/s. `reader`: the reading
@@ -199,7 +265,11 @@ pub fn slow_reads(reader: Pair, what: Metric, reads: f64, writes: f64) -> Option
 /// One direction against the other; `pair` is the one that moved `there` GB/s.
 #[must_use]
 pub fn asymmetric(pair: Pair, what: Metric, there: f64, back: f64) -> Option<Finding> {
-    let (slower, slow, fast) = if there <= back { (pair, there, back) } else { (pair.back(), back, there) };
+    let (slower, slow, fast) = if there <= back {
+        (pair, there, back)
+    } else {
+        (pair.back(), back, there)
+    };
     let least = fast * ASYMMETRIC;
     if slow >= least {
         return None;

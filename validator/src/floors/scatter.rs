@@ -28,16 +28,24 @@ pub fn outliers(what: Metric, all: &[(Pair, f64, String)]) -> Vec<(Pair, Finding
     for (_, gb_s, like) in all {
         groups.entry(like).or_default().push(*gb_s);
     }
-    let limits: BTreeMap<_, _> = groups.into_iter().filter_map(|(like, group)| Some((like, limit(&group)?))).collect();
+    let limits: BTreeMap<_, _> = groups
+        .into_iter()
+        .filter_map(|(like, group)| Some((like, limit(&group)?)))
+        .collect();
     let name = name_in_sentence(what.name());
     let found = |(pair, gb_s, like): &(Pair, f64, String)| {
-        let (middle, least) = limits.get(like.as_str()).filter(|(_, least)| gb_s < least)?;
+        let (middle, least) = limits
+            .get(like.as_str())
+            .filter(|(_, least)| gb_s < least)?;
         let message = format!(
             "{pair}: {name}: {gb_s:.2} GB/s, expected at least {least:.2} GB/s: the median of all comparable pairs is \
              {middle:.2} GB/s"
         );
         let finding = Code::P2pSlow.finding(Severity::Warn, pair, message);
-        Some((*pair, finding.values(rounded(*gb_s), rounded(*least), Some("GB/s"))))
+        Some((
+            *pair,
+            finding.values(rounded(*gb_s), rounded(*least), Some("GB/s")),
+        ))
     };
     all.iter().filter_map(found).collect()
 }
@@ -49,9 +57,14 @@ pub fn outliers(what: Metric, all: &[(Pair, f64, String)]) -> Vec<(Pair, Finding
 pub fn below_all_others(what: Metric, all: &[(Pair, f64, String)]) -> Vec<(Pair, Finding)> {
     let name = name_in_sentence(what.name());
     let found = |(pair, gb_s, like): &(Pair, f64, String)| {
-        let others = || all.iter().filter(|(other, _, group)| group == like && other.sorted() != pair.sorted());
-        let slowest =
-            others().map(|(_, gb_s, _)| *gb_s).reduce(f64::min).filter(|_| others().count() >= FEWEST_OTHERS)?;
+        let others = || {
+            all.iter()
+                .filter(|(other, _, group)| group == like && other.sorted() != pair.sorted())
+        };
+        let slowest = others()
+            .map(|(_, gb_s, _)| *gb_s)
+            .reduce(f64::min)
+            .filter(|_| others().count() >= FEWEST_OTHERS)?;
         let least = slowest * (1.0 - NEAR);
         if *gb_s >= least {
             return None;
@@ -61,7 +74,10 @@ pub fn below_all_others(what: Metric, all: &[(Pair, f64, String)]) -> Vec<(Pair,
              pairs moves {slowest:.2} GB/s"
         );
         let finding = Code::P2pSlow.finding(Severity::Warn, *pair, message);
-        Some((*pair, finding.values(rounded(*gb_s), rounded(least), Some("GB/s"))))
+        Some((
+            *pair,
+            finding.values(rounded(*gb_s), rounded(least), Some("GB/s")),
+        ))
     };
     all.iter().filter_map(found).collect()
 }
@@ -85,12 +101,21 @@ const DOUBTFUL: f64 = 5.0;
 /// A figure that stayed noisy: information, or a warning when it may affect a verdict. `subject`: a pair;
 /// `what`: the matrix, as in `ce.write`.
 #[must_use]
-pub fn noise(subject: impl Into<Subject>, what: Metric, policy: &RepeatPolicy, measured: &Measured) -> Option<Finding> {
+pub fn noise(
+    subject: impl Into<Subject>,
+    what: Metric,
+    policy: &RepeatPolicy,
+    measured: &Measured,
+) -> Option<Finding> {
     if !measured.noisy {
         return None;
     }
     let doubtful = measured.spread > policy.spread * DOUBTFUL;
-    let severity = if doubtful { Severity::Warn } else { Severity::Info };
+    let severity = if doubtful {
+        Severity::Warn
+    } else {
+        Severity::Info
+    };
     let percent = |part: f64| (part * 1000.0).round() / 10.0;
     let (spread, allowed) = (percent(measured.spread), percent(policy.spread));
     let subject = subject.into();
@@ -101,7 +126,11 @@ pub fn noise(subject: impl Into<Subject>, what: Metric, policy: &RepeatPolicy, m
     );
     let samples: Vec<_> = measured.samples.iter().map(|s| format!("{s:.2}")).collect();
     let finding = Code::P2pNoisy.finding(severity, subject, message);
-    Some(finding.values(spread, allowed, Some("%")).seen(format!("samples {} {unit}", samples.join(", "))))
+    Some(
+        finding
+            .values(spread, allowed, Some("%"))
+            .seen(format!("samples {} {unit}", samples.join(", "))),
+    )
 }
 
 #[cfg(test)]
@@ -109,43 +138,95 @@ mod tests {
     use super::*;
 
     fn all(figures: &[f64]) -> Vec<(Pair, f64, String)> {
-        figures.iter().enumerate().map(|(n, f)| (Pair::of(0, n + 1), *f, "SYS".to_owned())).collect()
+        figures
+            .iter()
+            .enumerate()
+            .map(|(n, f)| (Pair::of(0, n + 1), *f, "SYS".to_owned()))
+            .collect()
     }
 
     #[test]
     fn one_far_below_its_group_is_named_and_cannot_shift_the_median() {
-        let found = outliers(Metric::SM_WRITE, &all(&[25.5, 25.8, 25.6, 26.0, 12.0, 25.7]));
+        let found = outliers(
+            Metric::SM_WRITE,
+            &all(&[25.5, 25.8, 25.6, 26.0, 12.0, 25.7]),
+        );
         assert_eq!(found.len(), 1);
-        assert_eq!((found[0].0, found[0].1.severity), (Pair::of(0, 5), Severity::Warn));
-        assert!(found[0].1.message.contains("the median of all comparable pairs is 25.65 GB/s"), "{found:?}");
+        assert_eq!(
+            (found[0].0, found[0].1.severity),
+            (Pair::of(0, 5), Severity::Warn)
+        );
+        assert!(
+            found[0]
+                .1
+                .message
+                .contains("the median of all comparable pairs is 25.65 GB/s"),
+            "{found:?}"
+        );
     }
 
     #[test]
     fn scatter_of_healthy_machines_is_no_outlier() {
-        assert_eq!(outliers(Metric::CE_WRITE, &all(&[361.0, 375.6, 374.6, 391.8, 392.1, 392.0, 392.6])), []);
-        assert_eq!(outliers(Metric::CE_WRITE, &all(&[20.6, 22.5, 21.0, 21.7, 25.5, 26.0, 25.8])), []);
-        assert_eq!(outliers(Metric::CE_WRITE, &all(&[25.0, 25.0, 25.0, 2.0])), [], "too few");
+        assert_eq!(
+            outliers(
+                Metric::CE_WRITE,
+                &all(&[361.0, 375.6, 374.6, 391.8, 392.1, 392.0, 392.6])
+            ),
+            []
+        );
+        assert_eq!(
+            outliers(
+                Metric::CE_WRITE,
+                &all(&[20.6, 22.5, 21.0, 21.7, 25.5, 26.0, 25.8])
+            ),
+            []
+        );
+        assert_eq!(
+            outliers(Metric::CE_WRITE, &all(&[25.0, 25.0, 25.0, 2.0])),
+            [],
+            "too few"
+        );
         let mut mixed = all(&[25.0; 6]);
         mixed.push((Pair::of(7, 8), 12.0, "PIX".to_owned()));
-        assert_eq!(outliers(Metric::CE_WRITE, &mixed), [], "it is of another kind");
+        assert_eq!(
+            outliers(Metric::CE_WRITE, &mixed),
+            [],
+            "it is of another kind"
+        );
     }
 
     #[test]
     fn a_pair_below_all_its_like_is_named_where_they_are_few_or_scatter() {
         let of = |figures: &[(usize, usize, f64)]| -> Vec<_> {
-            figures.iter().map(|(a, b, gb_s)| (Pair::of(*a, *b), *gb_s, "SYS".to_owned())).collect()
+            figures
+                .iter()
+                .map(|(a, b, gb_s)| (Pair::of(*a, *b), *gb_s, "SYS".to_owned()))
+                .collect()
         };
         // Two sockets with one pair each; both directions of one are 18 % slower.
         let few = of(&[(0, 1, 21.1), (1, 0, 21.2), (2, 3, 25.7), (3, 2, 25.8)]);
         assert_eq!(outliers(Metric::CE_WRITE, &few), []);
         let found = below_all_others(Metric::CE_WRITE, &few);
-        assert_eq!(found.iter().map(|(pair, _)| *pair).collect::<Vec<_>>(), [Pair::of(0, 1), Pair::of(1, 0)]);
+        assert_eq!(
+            found.iter().map(|(pair, _)| *pair).collect::<Vec<_>>(),
+            [Pair::of(0, 1), Pair::of(1, 0)]
+        );
         assert_eq!(found[0].1.severity, Severity::Warn);
         assert!(
-            found[0].1.message.ends_with("the slowest of all other comparable pairs moves 25.70 GB/s"),
+            found[0]
+                .1
+                .message
+                .ends_with("the slowest of all other comparable pairs moves 25.70 GB/s"),
             "{found:?}"
         );
-        let scattered = of(&[(0, 4, 20.6), (0, 5, 22.5), (1, 4, 21.0), (1, 5, 22.4), (2, 4, 22.0), (2, 5, 17.2)]);
+        let scattered = of(&[
+            (0, 4, 20.6),
+            (0, 5, 22.5),
+            (1, 4, 21.0),
+            (1, 5, 22.4),
+            (2, 4, 22.0),
+            (2, 5, 17.2),
+        ]);
         assert_eq!(outliers(Metric::CE_WRITE, &scattered), []);
         assert_eq!(below_all_others(Metric::CE_WRITE, &scattered).len(), 1);
     }
@@ -156,6 +237,10 @@ mod tests {
         assert_eq!(of(&[12.0]), []);
         assert_eq!(of(&[361.0, 391.8, 392.1]), []);
         assert_eq!(of(&[20.6, 22.5, 21.0, 21.7, 25.5, 26.0, 25.8]), []);
-        assert_eq!(of(&[13.0, 13.1, 26.0, 26.1]), [], "two are alike, and neither is below all others");
+        assert_eq!(
+            of(&[13.0, 13.1, 26.0, 26.1]),
+            [],
+            "two are alike, and neither is below all others"
+        );
     }
 }

@@ -36,7 +36,9 @@ pub fn collapse(
         _ => Severity::Fail,
     };
     let least = expected.total * LOW;
-    let again = again.map_or(String::new(), |again| format!(" ({again:.2} when measured again)"));
+    let again = again.map_or(String::new(), |again| {
+        format!(" ({again:.2} when measured again)")
+    });
     let message = format!(
         "{what}: all {transfers} transfers at once move {total:.2} GB/s{again}, expected at least {least:.2} GB/s \
          ({LOW} of the {:.2} GB/s that {} allows)",
@@ -50,14 +52,21 @@ pub fn collapse(
 /// same pattern suggest, by the speeds of the pairs alone. How engines share a GPU and how reads share a root complex
 /// differs between machines, so this is a warning, and far below.
 #[must_use]
-pub fn slow_together(what: &str, transfers: usize, (total, again): (f64, Option<f64>), usual: f64) -> Option<Finding> {
+pub fn slow_together(
+    what: &str,
+    transfers: usize,
+    (total, again): (f64, Option<f64>),
+    usual: f64,
+) -> Option<Finding> {
     let best = again.map_or(total, |again| again.max(total));
     let least = usual * OTHER_MOVER;
     // NaN is not enough.
     if best >= least {
         return None;
     }
-    let again = again.map_or(String::new(), |again| format!(" ({again:.2} when measured again)"));
+    let again = again.map_or(String::new(), |again| {
+        format!(" ({again:.2} when measured again)")
+    });
     let message = format!(
         "{what}: all {transfers} transfers at once move {total:.2} GB/s{again}, expected at least {least:.2} GB/s \
          ({OTHER_MOVER} of the {usual:.2} GB/s that copy engines which write suggest)"
@@ -71,11 +80,22 @@ pub fn slow_together(what: &str, transfers: usize, (total, again): (f64, Option<
 #[must_use]
 pub fn starved(what: &str, each: &[PatternTransfer]) -> Vec<Finding> {
     let middle = |like: &str, of: fn(&PatternTransfer) -> f64| {
-        let alike: Vec<f64> = each.iter().filter(|other| other.like == like).map(of).collect();
-        report::stats::median(&alike).ok().filter(|_| alike.len() >= FEWEST)
+        let alike: Vec<f64> = each
+            .iter()
+            .filter(|other| other.like == like)
+            .map(of)
+            .collect();
+        report::stats::median(&alike)
+            .ok()
+            .filter(|_| alike.len() >= FEWEST)
     };
     let found = |share: &PatternTransfer| {
-        let PatternTransfer { pair, gb_s, alone, like } = share;
+        let PatternTransfer {
+            pair,
+            gb_s,
+            alone,
+            like,
+        } = share;
         // On a shared GPU all reach the same speed, otherwise each the same fraction of its own.
         let as_much = middle(like, |other| other.gb_s)? * STARVED;
         let of_its_own = middle(like, PatternTransfer::part)? * STARVED * alone;
@@ -118,10 +138,20 @@ mod tests {
 
     #[test]
     fn kernels_and_reads_are_named_far_below_the_writes_of_the_copy_engines() {
-        assert_eq!(slow_together("ring, kernels read", 8, (90.0, None), 200.0), None);
-        assert_eq!(slow_together("ring, kernels read", 8, (70.0, Some(90.0)), 200.0), None, "it was low only once");
+        assert_eq!(
+            slow_together("ring, kernels read", 8, (90.0, None), 200.0),
+            None
+        );
+        assert_eq!(
+            slow_together("ring, kernels read", 8, (70.0, Some(90.0)), 200.0),
+            None,
+            "it was low only once"
+        );
         let finding = slow_together("ring, kernels read", 8, (70.0, Some(60.0)), 200.0).unwrap();
-        assert_eq!((finding.severity, finding.measured), (Severity::Warn, 70.0.into()));
+        assert_eq!(
+            (finding.severity, finding.measured),
+            (Severity::Warn, 70.0.into())
+        );
         assert!(slow_together("ring, kernels read", 8, (f64::NAN, None), 200.0).is_some());
     }
 }

@@ -20,5 +20,10 @@ pub use sweep::{BadSweep, Sweep};
 /// `2.29.7` for 22907, as NCCL reports its version.
 #[must_use]
 pub fn version_text(number: u32) -> String {
-    format!("{}.{}.{}", number / 10_000, number / 100 % 100, number % 100)
+    format!(
+        "{}.{}.{}",
+        number / 10_000,
+        number / 100 % 100,
+        number % 100
+    )
 }

@@ -36,10 +36,18 @@ impl Nvls {
     #[must_use]
     pub fn advice(&self) -> Option<Advice> {
         match self {
-            Self::Forbidden(by) => Some(Advice::new(VARIABLE, "0", &format!("NVLS is forbidden by {by}"))),
+            Self::Forbidden(by) => Some(Advice::new(
+                VARIABLE,
+                "0",
+                &format!("NVLS is forbidden by {by}"),
+            )),
             Self::Untested => None,
             // The test nccl-nvls gives another value if it has proven that NVLS is right and faster.
-            Self::Tested => Some(Advice::new(VARIABLE, "0", "NVLS is not proven on this machine (see nccl-nvls)")),
+            Self::Tested => Some(Advice::new(
+                VARIABLE,
+                "0",
+                "NVLS is not proven on this machine (see nccl-nvls)",
+            )),
         }
     }
 }
@@ -57,14 +65,22 @@ fn forbidden_by(variable: Option<&str>, file: &str) -> Option<String> {
         return Some(format!("{VARIABLE}=0 in the environment"));
     }
     // More lenient than NCCL: whoever wrote such a line meant it, whatever the blanks.
-    let zero = |line: &str| line.split_once('=').is_some_and(|(name, value)| name.trim() == VARIABLE && is_zero(value));
-    file.lines().any(zero).then(|| format!("{VARIABLE}=0 in /{CONF}"))
+    let zero = |line: &str| {
+        line.split_once('=')
+            .is_some_and(|(name, value)| name.trim() == VARIABLE && is_zero(value))
+    };
+    file.lines()
+        .any(zero)
+        .then(|| format!("{VARIABLE}=0 in /{CONF}"))
 }
 
 /// As NCCL reads numbers: decimal, octal or hexadecimal, and whatever follows it.
 fn is_zero(value: &str) -> bool {
     let value = value.trim();
-    let digits = value.strip_prefix("0x").or_else(|| value.strip_prefix("0X")).unwrap_or(value);
+    let digits = value
+        .strip_prefix("0x")
+        .or_else(|| value.strip_prefix("0X"))
+        .unwrap_or(value);
     let number: String = digits.chars().take_while(char::is_ascii_hexdigit).collect();
     !number.is_empty() && number.chars().all(|c| c == '0')
 }
@@ -82,16 +98,23 @@ mod tests {
                 "{value}"
             );
         }
-        for file in ["NCCL_NVLS_ENABLE=0", "# x\nNCCL_NVLS_ENABLE = 0\n", "NCCL_NVLS_ENABLE=1\nNCCL_NVLS_ENABLE=0\n"] {
+        for file in [
+            "NCCL_NVLS_ENABLE=0",
+            "# x\nNCCL_NVLS_ENABLE = 0\n",
+            "NCCL_NVLS_ENABLE=1\nNCCL_NVLS_ENABLE=0\n",
+        ] {
             assert_eq!(
                 forbidden_by(Some("1"), file).as_deref(),
                 Some("NCCL_NVLS_ENABLE=0 in /etc/nccl.conf"),
                 "{file}"
             );
         }
-        for (value, file) in
-            [(None, ""), (Some("2"), "NCCL_NVLS_ENABLE=2"), (Some(""), "#NCCL_NVLS_ENABLE=0"), (Some("x"), "X=0")]
-        {
+        for (value, file) in [
+            (None, ""),
+            (Some("2"), "NCCL_NVLS_ENABLE=2"),
+            (Some(""), "#NCCL_NVLS_ENABLE=0"),
+            (Some("x"), "X=0"),
+        ] {
             assert_eq!(forbidden_by(value, file), None, "{value:?} {file}");
         }
     }
@@ -99,11 +122,20 @@ mod tests {
     #[test]
     fn nothing_is_exported_about_nvls_that_nobody_asked_about() {
         assert_eq!(Nvls::of(false, None).advice(), None);
-        assert_eq!(Nvls::of(true, None).advice().map(|a| a.value).as_deref(), Some("0"), "not proven");
-        let off = Nvls::of(true, Some("NCCL_NVLS_ENABLE=0 in the environment")).advice().unwrap();
+        assert_eq!(
+            Nvls::of(true, None).advice().map(|a| a.value).as_deref(),
+            Some("0"),
+            "not proven"
+        );
+        let off = Nvls::of(true, Some("NCCL_NVLS_ENABLE=0 in the environment"))
+            .advice()
+            .unwrap();
         assert_eq!(
             (off.value.as_str(), off.reason.as_str()),
-            ("0", "NVLS is forbidden by NCCL_NVLS_ENABLE:0 in the environment")
+            (
+                "0",
+                "NVLS is forbidden by NCCL_NVLS_ENABLE:0 in the environment"
+            )
         );
     }
 }

@@ -113,9 +113,16 @@ pub struct Row {
 impl Row {
     /// Algorithm bandwidth in GB/s: the row's bytes over the time.
     #[must_use]
-    #[expect(clippy::cast_precision_loss, reason = "bytes of a buffer are exact in 53 bits")]
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "bytes of a buffer are exact in 53 bits"
+    )]
     pub fn algbw(&self, timed: &Timed) -> f64 {
-        if timed.us > 0.0 { self.bytes as f64 / 1e3 / timed.us } else { 0.0 }
+        if timed.us > 0.0 {
+            self.bytes as f64 / 1e3 / timed.us
+        } else {
+            0.0
+        }
     }
 
     /// Bus bandwidth in GB/s.
@@ -127,12 +134,20 @@ impl Row {
     /// Calls whose results were checked, in both placements.
     #[must_use]
     pub fn checked(&self) -> u64 {
-        [&self.out_of_place, &self.in_place].iter().filter_map(|t| t.wrong.as_ref()).map(|w| w.calls).sum()
+        [&self.out_of_place, &self.in_place]
+            .iter()
+            .filter_map(|t| t.wrong.as_ref())
+            .map(|w| w.calls)
+            .sum()
     }
 
     /// Wrong elements in both placements.
     #[must_use]
     pub fn wrong(&self) -> u64 {
-        [&self.out_of_place, &self.in_place].iter().filter_map(|t| t.wrong.as_ref()).map(|w| w.count).sum()
+        [&self.out_of_place, &self.in_place]
+            .iter()
+            .filter_map(|t| t.wrong.as_ref())
+            .map(|w| w.count)
+            .sum()
     }
 }

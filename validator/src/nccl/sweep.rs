@@ -85,21 +85,38 @@ impl Sweep {
     /// The same with one size only.
     #[must_use]
     pub const fn at(self, bytes: u64) -> Self {
-        Self { from: bytes, to: bytes, ..self }
+        Self {
+            from: bytes,
+            to: bytes,
+            ..self
+        }
     }
 
     /// One row of exactly this many elements for each call, for any collective.
     #[must_use]
     pub const fn of_count(self, count: u64, ranks: u64) -> Self {
-        let parts = if self.collective.has_parts() { ranks } else { 1 };
-        let bytes = count.saturating_mul(self.data.bytes()).saturating_mul(parts);
-        Self { odd: true, ..self.at(bytes) }
+        let parts = if self.collective.has_parts() {
+            ranks
+        } else {
+            1
+        };
+        let bytes = count
+            .saturating_mul(self.data.bytes())
+            .saturating_mul(parts);
+        Self {
+            odd: true,
+            ..self.at(bytes)
+        }
     }
 
     /// The same, each size once and unchecked: the warm-up before timed rows, as in nccl-tests.
     #[must_use]
     pub const fn untimed(self) -> Self {
-        Self { iterations: 1, check: false, ..self }
+        Self {
+            iterations: 1,
+            check: false,
+            ..self
+        }
     }
 
     /// All sizes, bytes, in order.
@@ -108,22 +125,35 @@ impl Sweep {
     /// See [`BadSweep`].
     pub fn sizes(&self) -> Result<Vec<u64>, BadSweep> {
         if self.to < self.from {
-            return Err(BadSweep::Backwards { from: self.from, to: self.to });
+            return Err(BadSweep::Backwards {
+                from: self.from,
+                to: self.to,
+            });
         }
         let mut sizes = Vec::new();
         let mut size = Some(self.from);
         while let Some(bytes) = size.filter(|s| *s <= self.to) {
             if sizes.len() == MOST {
-                return Err(BadSweep::Long { rows: sizes.len(), most: MOST });
+                return Err(BadSweep::Long {
+                    rows: sizes.len(),
+                    most: MOST,
+                });
             }
             sizes.push(bytes);
-            size = if self.factor > 1 { bytes.checked_mul(self.factor) } else { bytes.checked_add(self.step) };
+            size = if self.factor > 1 {
+                bytes.checked_mul(self.factor)
+            } else {
+                bytes.checked_add(self.step)
+            };
             if size == Some(bytes) {
                 // One size is fine; repetitions are not.
                 if self.from == self.to {
                     break;
                 }
-                return Err(BadSweep::Stuck { factor: self.factor, step: self.step });
+                return Err(BadSweep::Stuck {
+                    factor: self.factor,
+                    step: self.step,
+                });
             }
         }
         Ok(sizes)
@@ -137,18 +167,38 @@ mod tests {
     #[test]
     fn the_standard_sweep_has_25_sizes() {
         let sizes = Sweep::standard(Collective::AllReduce).sizes().unwrap();
-        assert_eq!((sizes.len(), sizes.first(), sizes.last()), (25, Some(&8), Some(&134_217_728)));
+        assert_eq!(
+            (sizes.len(), sizes.first(), sizes.last()),
+            (25, Some(&8), Some(&134_217_728))
+        );
     }
 
     #[test]
     fn an_endless_sweep_is_refused() {
-        let sweep = Sweep { factor: 1, step: 0, ..Sweep::standard(Collective::Reduce) };
+        let sweep = Sweep {
+            factor: 1,
+            step: 0,
+            ..Sweep::standard(Collective::Reduce)
+        };
         assert_eq!(sweep.sizes(), Err(BadSweep::Stuck { factor: 1, step: 0 }));
-        let sweep = Sweep { from: 0, factor: 2, ..sweep };
+        let sweep = Sweep {
+            from: 0,
+            factor: 2,
+            ..sweep
+        };
         assert!(matches!(sweep.sizes(), Err(BadSweep::Stuck { .. })));
-        let sweep = Sweep { from: 8, to: 4, ..sweep };
+        let sweep = Sweep {
+            from: 8,
+            to: 4,
+            ..sweep
+        };
         assert!(matches!(sweep.sizes(), Err(BadSweep::Backwards { .. })));
-        let sweep = Sweep { from: 8, to: 8, factor: 1, ..sweep };
+        let sweep = Sweep {
+            from: 8,
+            to: 8,
+            factor: 1,
+            ..sweep
+        };
         assert_eq!(sweep.sizes(), Ok(vec![8]));
     }
 }

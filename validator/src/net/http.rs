@@ -25,7 +25,9 @@ pub enum HttpError {
     #[error("{0}: allowed: http://HOST[:PORT]/PATH or https://..., without user name and blanks")]
     BadUrl(String),
     /// A server redirects to an address that is not allowed.
-    #[error("redirects to {0}: allowed: http://HOST[:PORT]/PATH or https://..., without user name and blanks")]
+    #[error(
+        "redirects to {0}: allowed: http://HOST[:PORT]/PATH or https://..., without user name and blanks"
+    )]
     BadRedirect(String),
     /// No complete answer arrived.
     #[error("{0}")]
@@ -43,12 +45,25 @@ pub enum HttpError {
 /// # Errors
 /// [`HttpError::BadUrl`]
 pub fn checked_url(url: &str) -> Result<&str, HttpError> {
-    let rest = url.strip_prefix("http://").or_else(|| url.strip_prefix("https://"));
-    let host = rest.and_then(|rest| rest.split(['/', '?', '#']).next()).unwrap_or("");
-    let is_plain = url.bytes().all(|b| b.is_ascii_graphic() && !b"\"<>\\^`{|}".contains(&b));
-    let is_valid =
-        is_plain && !host.is_empty() && !host.starts_with(':') && !host.contains('@') && has_valid_port(host);
-    if is_valid { Ok(url) } else { Err(HttpError::BadUrl(without_password(url))) }
+    let rest = url
+        .strip_prefix("http://")
+        .or_else(|| url.strip_prefix("https://"));
+    let host = rest
+        .and_then(|rest| rest.split(['/', '?', '#']).next())
+        .unwrap_or("");
+    let is_plain = url
+        .bytes()
+        .all(|b| b.is_ascii_graphic() && !b"\"<>\\^`{|}".contains(&b));
+    let is_valid = is_plain
+        && !host.is_empty()
+        && !host.starts_with(':')
+        && !host.contains('@')
+        && has_valid_port(host);
+    if is_valid {
+        Ok(url)
+    } else {
+        Err(HttpError::BadUrl(without_password(url)))
+    }
 }
 
 /// The address without the user name and password that it may have: the line goes to consoles and logs.
@@ -56,15 +71,25 @@ fn without_password(url: &str) -> String {
     let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
     let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
     let (host, path) = rest.split_at_checked(end).unwrap_or((rest, ""));
-    let Some((_, host)) = host.rsplit_once('@') else { return shown(url) };
-    shown(&format!("{scheme}{}***@{host}{path}", if scheme.is_empty() { "" } else { "://" }))
+    let Some((_, host)) = host.rsplit_once('@') else {
+        return shown(url);
+    };
+    shown(&format!(
+        "{scheme}{}***@{host}{path}",
+        if scheme.is_empty() { "" } else { "://" }
+    ))
 }
 
 /// The address to which a server redirects from `url`; `location` may lack the server.
 fn redirected(url: &str, location: &str) -> Result<String, HttpError> {
     let (scheme, rest) = url.split_once("://").unwrap_or(("http", url));
     let host = rest.split(['/', '?', '#']).next().unwrap_or("");
-    let path = rest.get(host.len()..).unwrap_or("").split(['?', '#']).next().unwrap_or("");
+    let path = rest
+        .get(host.len()..)
+        .unwrap_or("")
+        .split(['?', '#'])
+        .next()
+        .unwrap_or("");
     let folder = path.rsplit_once('/').map_or("", |(folder, _)| folder);
     let to = match location {
         whole if whole.contains("://") => whole.to_owned(),
@@ -82,7 +107,9 @@ fn redirected(url: &str, location: &str) -> Result<String, HttpError> {
 fn has_valid_port(host: &str) -> bool {
     let behind = host.rsplit_once(']').map_or(host, |(_, behind)| behind);
     let digits = |port: &str| port.bytes().all(|b| b.is_ascii_digit());
-    behind.split_once(':').is_none_or(|(_, port)| digits(port) && port.parse::<u16>().is_ok_and(|port| port > 0))
+    behind
+        .split_once(':')
+        .is_none_or(|(_, port)| digits(port) && port.parse::<u16>().is_ok_and(|port| port > 0))
 }
 
 /// The trusted certificates for https.
@@ -96,14 +123,28 @@ impl Authorities {
     /// [`HttpError::BadAuthority`], naming `file`.
     pub fn from_pem(file: &str, pem: &[u8]) -> Result<Self, HttpError> {
         let bad = || HttpError::BadAuthority(file.to_owned());
-        let items = parse_pem(pem).collect::<Result<Vec<_>, _>>().map_err(|_| bad())?;
-        let certificate = |item| if let PemItem::Certificate(c) = item { Some(c) } else { None };
+        let items = parse_pem(pem)
+            .collect::<Result<Vec<_>, _>>()
+            .map_err(|_| bad())?;
+        let certificate = |item| {
+            if let PemItem::Certificate(c) = item {
+                Some(c)
+            } else {
+                None
+            }
+        };
         let found: Vec<_> = items.into_iter().filter_map(certificate).collect();
-        if found.is_empty() { Err(bad()) } else { Ok(Self(Some(found))) }
+        if found.is_empty() {
+            Err(bad())
+        } else {
+            Ok(Self(Some(found)))
+        }
     }
 
     fn roots(&self) -> RootCerts {
-        self.0.as_ref().map_or(RootCerts::WebPki, |own| RootCerts::new_with_certs(own))
+        self.0
+            .as_ref()
+            .map_or(RootCerts::WebPki, |own| RootCerts::new_with_certs(own))
     }
 }
 
@@ -125,7 +166,11 @@ pub fn post(
     }
     let mut answer = request.send(body).map_err(|e| no_answer(&e))?;
     // A short answer is read to its end, so that the server can finish writing.
-    let _ignored = answer.body_mut().as_reader().take(1 << 16).read_to_end(&mut Vec::new());
+    let _ignored = answer
+        .body_mut()
+        .as_reader()
+        .take(1 << 16)
+        .read_to_end(&mut Vec::new());
     Ok(answer.status().as_u16())
 }
 
@@ -154,7 +199,9 @@ impl Iterator for Pieces {
             Err(RecvTimeoutError::Disconnected) => None,
             Err(RecvTimeoutError::Timeout) => {
                 let seconds = self.silence.as_secs();
-                Some(Err(HttpError::NoAnswer(format!("nothing came for {seconds} s"))))
+                Some(Err(HttpError::NoAnswer(format!(
+                    "nothing came for {seconds} s"
+                ))))
             }
         }
     }
@@ -173,7 +220,10 @@ pub fn get(url: &str, largest: u64, authorities: &Authorities, within: Duration)
             let _gone = sender.send(Err(error));
         }
     });
-    Pieces { pieces, silence: SILENCE_TIMEOUT.min(within) }
+    Pieces {
+        pieces,
+        silence: SILENCE_TIMEOUT.min(within),
+    }
 }
 
 fn stream_body(
@@ -185,11 +235,14 @@ fn stream_body(
     let mut answer = agent.get(url).call().map_err(|e| no_answer(&e))?;
     let mut url = url.to_owned();
     for _ in 0..MAX_REDIRECTS {
-        let location =
-            answer.headers().get("location").filter(|_| matches!(answer.status().as_u16(), 301..=303 | 307 | 308));
+        let location = answer
+            .headers()
+            .get("location")
+            .filter(|_| matches!(answer.status().as_u16(), 301..=303 | 307 | 308));
         let Some(location) = location else { break };
-        let location =
-            location.to_str().map_err(|_| HttpError::BadRedirect("an address that is no text".to_owned()))?;
+        let location = location
+            .to_str()
+            .map_err(|_| HttpError::BadRedirect("an address that is no text".to_owned()))?;
         url = redirected(&url, location)?;
         answer = agent.get(&url).call().map_err(|e| no_answer(&e))?;
     }
@@ -204,7 +257,9 @@ fn stream_body(
     let mut body = answer.body_mut().as_reader();
     loop {
         let mut bytes = vec![0; MAX_PIECE];
-        let n = body.read(&mut bytes).map_err(|e| HttpError::NoAnswer(format!("the answer broke off: {e}")))?;
+        let n = body
+            .read(&mut bytes)
+            .map_err(|e| HttpError::NoAnswer(format!("the answer broke off: {e}")))?;
         if n == 0 {
             return Ok(());
         }
@@ -244,7 +299,9 @@ fn no_answer(error: &ureq::Error) -> HttpError {
 /// A status and its reason phrase: `503 Service Unavailable`.
 #[must_use]
 pub fn status_text(status: u16) -> String {
-    let known = ureq::http::StatusCode::from_u16(status).ok().and_then(|code| code.canonical_reason());
+    let known = ureq::http::StatusCode::from_u16(status)
+        .ok()
+        .and_then(|code| code.canonical_reason());
     known.map_or_else(|| status.to_string(), |words| format!("{status} {words}"))
 }
 
@@ -254,24 +311,48 @@ mod tests {
 
     #[test]
     fn only_plain_http_addresses_are_accepted() {
-        for good in ["http://h/", "https://h:8443/a?b=c", "http://10.0.2.2:8080", "http://[fd00::1]/r"] {
+        for good in [
+            "http://h/",
+            "https://h:8443/a?b=c",
+            "http://10.0.2.2:8080",
+            "http://[fd00::1]/r",
+        ] {
             assert_eq!(checked_url(good), Ok(good));
         }
-        for bad in ["", "h/r", "ftp://h/", "http://", "http:///r", "http://u:p@h/", "http://h/a b", "http://:80/"] {
+        for bad in [
+            "",
+            "h/r",
+            "ftp://h/",
+            "http://",
+            "http:///r",
+            "http://u:p@h/",
+            "http://h/a b",
+            "http://:80/",
+        ] {
             assert!(checked_url(bad).is_err(), "{bad}");
         }
         for port in ["80800", "0", "", "+80", "x", "80:80", "99999999999"] {
             for host in ["h", "[fd00::1]"] {
-                assert!(checked_url(&format!("http://{host}:{port}/")).is_err(), "{host}:{port}");
+                assert!(
+                    checked_url(&format!("http://{host}:{port}/")).is_err(),
+                    "{host}:{port}"
+                );
             }
         }
-        assert!(checked_url("http://h:65535/").is_ok() && checked_url("http://[fd00::1]:80").is_ok());
+        assert!(
+            checked_url("http://h:65535/").is_ok() && checked_url("http://[fd00::1]:80").is_ok()
+        );
     }
 
     #[test]
     fn a_password_in_an_address_is_not_shown() {
-        let said = checked_url("http://user:secret@h/a").unwrap_err().to_string();
-        assert!(said.starts_with("http://***@h/a: allowed: ") && !said.contains("secret"), "{said}");
+        let said = checked_url("http://user:secret@h/a")
+            .unwrap_err()
+            .to_string();
+        assert!(
+            said.starts_with("http://***@h/a: allowed: ") && !said.contains("secret"),
+            "{said}"
+        );
         assert_eq!(without_password("u:p@h/a@b"), "***@h/a@b");
         assert_eq!(without_password("http://h/a@b"), "http://h/a@b");
     }
@@ -288,15 +369,27 @@ mod tests {
             assert_eq!(to(location).as_deref(), Ok(url));
         }
         let said = to("http://user:secret@other/x").unwrap_err().to_string();
-        assert!(said.starts_with("redirects to http://***@other/x: allowed: "), "{said}");
-        for bad in ["ftp://other/x", "file:///etc/passwd", "http://other:0/", "a b", "//u@h/"] {
+        assert!(
+            said.starts_with("redirects to http://***@other/x: allowed: "),
+            "{said}"
+        );
+        for bad in [
+            "ftp://other/x",
+            "file:///etc/passwd",
+            "http://other:0/",
+            "a b",
+            "//u@h/",
+        ] {
             assert!(matches!(to(bad), Err(HttpError::BadRedirect(_))), "{bad}");
         }
     }
 
     #[test]
     fn a_file_without_certificates_is_refused() {
-        let error = Authorities::from_pem("ca.pem", b"hello").map(|_| ()).unwrap_err().to_string();
+        let error = Authorities::from_pem("ca.pem", b"hello")
+            .map(|_| ())
+            .unwrap_err()
+            .to_string();
         assert_eq!(error, "ca.pem: no certificates in PEM form");
     }
 

@@ -27,7 +27,12 @@ pub struct ClockOffset {
 impl fmt::Display for ClockOffset {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let sign = if self.forward { '+' } else { '-' };
-        write!(f, "{sign}{}.{:06}", self.by.as_secs(), self.by.subsec_micros())
+        write!(
+            f,
+            "{sign}{}.{:06}",
+            self.by.as_secs(),
+            self.by.subsec_micros()
+        )
     }
 }
 
@@ -49,14 +54,19 @@ pub fn query(servers: &[String], within: Duration) -> Result<(String, ClockOffse
     }
     drop(sender);
     let mut failures: Vec<(String, String)> = Vec::new();
-    while let Ok((server, answer)) = answers.recv_timeout(until.saturating_duration_since(Instant::now())) {
+    while let Ok((server, answer)) =
+        answers.recv_timeout(until.saturating_duration_since(Instant::now()))
+    {
         match answer {
             Ok(offset) => return Ok((server, offset)),
             Err(why) => failures.push((server, why)),
         }
     }
     let line = |server: &String| {
-        let why = failures.iter().find(|(other, _)| other == server).map(|(_, why)| why.clone());
+        let why = failures
+            .iter()
+            .find(|(other, _)| other == server)
+            .map(|(_, why)| why.clone());
         format!("{server}: {}", why.unwrap_or_else(|| timeout_text(within)))
     };
     Err(servers.iter().map(line).collect::<Vec<_>>().join("; "))
@@ -80,21 +90,28 @@ fn exchange(server: &str, within: Duration) -> Result<ClockOffset, String> {
         SocketAddr::V4(_) => SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
         SocketAddr::V6(_) => SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)),
     };
-    let socket =
-        UdpSocket::bind(own).and_then(|socket| socket.connect(address).map(|()| socket)).map_err(|e| io(&e))?;
+    let socket = UdpSocket::bind(own)
+        .and_then(|socket| socket.connect(address).map(|()| socket))
+        .map_err(|e| io(&e))?;
     for request in 1..=MAX_REQUESTS {
         let number = packet::number().map_err(|e| io(&e))?;
         socket.send(&packet::request(number)).map_err(|e| io(&e))?;
         let (sent, then) = (Instant::now(), SystemTime::now());
         let last = request == MAX_REQUESTS;
         let due = if last { until } else { until.min(sent + PAUSE) };
-        while let Some(left) = due.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) {
+        while let Some(left) = due
+            .checked_duration_since(Instant::now())
+            .filter(|left| !left.is_zero())
+        {
             socket.set_read_timeout(Some(left)).map_err(|e| io(&e))?;
             let mut bytes = [0; packet::LENGTH];
             match socket.recv(&mut bytes) {
                 Ok(length) => {
                     let took = sent.elapsed();
-                    let Some(answer) = bytes.get(..length).and_then(|bytes| packet::answer(bytes, number)) else {
+                    let Some(answer) = bytes
+                        .get(..length)
+                        .and_then(|bytes| packet::answer(bytes, number))
+                    else {
                         continue;
                     };
                     let times = answer?;
@@ -137,13 +154,24 @@ mod packet {
     pub(super) fn number() -> io::Result<[u8; 8]> {
         let mut bytes = [0; 8];
         let got = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
-        if got == bytes.len() { Ok(bytes) } else { Err(io::Error::other("the kernel gave too few random bytes")) }
+        if got == bytes.len() {
+            Ok(bytes)
+        } else {
+            Err(io::Error::other("the kernel gave too few random bytes"))
+        }
     }
 
     pub(super) fn request(number: [u8; 8]) -> [u8; LENGTH] {
         let mut bytes = [0; LENGTH];
-        bytes.iter_mut().zip([CLIENT]).for_each(|(to, from)| *to = from);
-        bytes.iter_mut().skip(40).zip(number).for_each(|(to, from)| *to = from);
+        bytes
+            .iter_mut()
+            .zip([CLIENT])
+            .for_each(|(to, from)| *to = from);
+        bytes
+            .iter_mut()
+            .skip(40)
+            .zip(number)
+            .for_each(|(to, from)| *to = from);
         bytes
     }
 
@@ -156,8 +184,14 @@ mod packet {
 
     /// Reads an answer to the request with this number; `None`: the datagram is none.
     pub(super) fn answer(bytes: &[u8], number: [u8; 8]) -> Option<Result<Times, String>> {
-        let [flags, stratum, ..] = *bytes else { return None };
-        let eight = |at: usize| bytes.get(at..at + 8).and_then(|part| <[u8; 8]>::try_from(part).ok());
+        let [flags, stratum, ..] = *bytes else {
+            return None;
+        };
+        let eight = |at: usize| {
+            bytes
+                .get(at..at + 8)
+                .and_then(|part| <[u8; 8]>::try_from(part).ok())
+        };
         let (repeated, received, sent) = (eight(24)?, eight(32)?, eight(40)?);
         let (leap, version, mode) = (flags >> 6, flags >> 3 & 7, flags & 7);
         if mode != SERVER || !matches!(version, 3 | 4) || repeated != number {
@@ -180,7 +214,11 @@ mod packet {
         let all = u64::from_be_bytes(bytes);
         #[expect(clippy::cast_precision_loss, reason = "some microseconds are lost")]
         let seconds = all as f64 / f64::from(2_u32).powi(32);
-        let after = if all >> 63 == 0 { f64::from(2_u32).powi(32) } else { 0.0 };
+        let after = if all >> 63 == 0 {
+            f64::from(2_u32).powi(32)
+        } else {
+            0.0
+        };
         (all != 0).then_some(seconds + after - EPOCH)
     }
 
@@ -199,15 +237,27 @@ mod packet {
     }
 }
 
-fn check_plausible(offset: f64, round_trip: f64, now: SystemTime, within: Duration) -> Result<ClockOffset, String> {
+fn check_plausible(
+    offset: f64,
+    round_trip: f64,
+    now: SystemTime,
+    within: Duration,
+) -> Result<ClockOffset, String> {
     // The offset may be wrong by half of the round trip, which clocks of slightly different rates can make negative.
     if !(-0.1..=within.as_secs_f64()).contains(&round_trip) {
         return Err(format!("says that its answer took {round_trip:.3} s"));
     }
-    let by = Duration::try_from_secs_f64(offset.abs()).map_err(|_| "sent no valid time".to_owned())?;
+    let by =
+        Duration::try_from_secs_f64(offset.abs()).map_err(|_| "sent no valid time".to_owned())?;
     let forward = offset >= 0.0;
-    let then = if forward { now.checked_add(by) } else { now.checked_sub(by) };
-    let seconds = then.and_then(|then| then.duration_since(UNIX_EPOCH).ok()).map(|d| d.as_secs());
+    let then = if forward {
+        now.checked_add(by)
+    } else {
+        now.checked_sub(by)
+    };
+    let seconds = then
+        .and_then(|then| then.duration_since(UNIX_EPOCH).ok())
+        .map(|d| d.as_secs());
     match seconds {
         Some(seconds) if PLAUSIBLE_TIMES.contains(&seconds) => Ok(ClockOffset { forward, by }),
         _ => Err("its clock is wrong: before 2026 or after 2099".to_owned()),
@@ -234,8 +284,17 @@ mod tests {
 
     #[test]
     fn implausible_servers_are_rejected() {
-        for (offset, round_trip) in [(-1_800_000_000.0, 0.0), (3e9, 0.0), (f64::NAN, 0.0), (0.0, -1.0), (0.0, 4.5)] {
-            assert!(check_plausible(offset, round_trip, at(1_800_000_000), WITHIN).is_err(), "{offset} {round_trip}");
+        for (offset, round_trip) in [
+            (-1_800_000_000.0, 0.0),
+            (3e9, 0.0),
+            (f64::NAN, 0.0),
+            (0.0, -1.0),
+            (0.0, 4.5),
+        ] {
+            assert!(
+                check_plausible(offset, round_trip, at(1_800_000_000), WITHIN).is_err(),
+                "{offset} {round_trip}"
+            );
         }
     }
 
@@ -261,7 +320,9 @@ mod tests {
     ) -> Result<ClockOffset, String> {
         let server = UdpSocket::bind("127.0.0.1:0").unwrap();
         let address = server.local_addr().unwrap().to_string();
-        server.set_read_timeout(Some(within + Duration::from_secs(1))).unwrap();
+        server
+            .set_read_timeout(Some(within + Duration::from_secs(1)))
+            .unwrap();
         let serving = thread::spawn(move || {
             let mut bytes = [0; 100];
             while let Ok((length, from)) = server.recv_from(&mut bytes) {
@@ -282,12 +343,22 @@ mod tests {
             let right = answer_to(request, GOOD.0, GOOD.1, TIME);
             let mut other = right.clone();
             other[24] ^= 1;
-            let (short, client) = (right[..47].to_vec(), [&[0b00_100_011], &right[1..]].concat());
+            let (short, client) = (
+                right[..47].to_vec(),
+                [&[0b00_100_011], &right[1..]].concat(),
+            );
             vec![b"short".to_vec(), vec![0; 48], other, short, client, right]
         };
         let offset = asked(answers, WITHIN).unwrap();
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs_f64();
-        let signed = if offset.forward { offset.by.as_secs_f64() } else { -offset.by.as_secs_f64() };
+        let now = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap()
+            .as_secs_f64();
+        let signed = if offset.forward {
+            offset.by.as_secs_f64()
+        } else {
+            -offset.by.as_secs_f64()
+        };
         assert!((now + signed - 1_800_000_000.0).abs() < 5.0, "{offset}");
     }
 
@@ -300,7 +371,11 @@ mod tests {
             (0b11_100_100, 2, TIME, "not synchronized"),
             (GOOD.0, GOOD.1, 1 << 63, "its clock is wrong: before 2026"),
         ] {
-            let said = asked(move |request| vec![answer_to(request, flags, stratum, time)], WITHIN).unwrap_err();
+            let said = asked(
+                move |request| vec![answer_to(request, flags, stratum, time)],
+                WITHIN,
+            )
+            .unwrap_err();
             assert!(said.contains(why), "{said}");
         }
         let said = asked(|_| vec![vec![0; 48]], Duration::from_secs(1)).unwrap_err();
@@ -316,7 +391,11 @@ mod tests {
             ("[::1]", "[::1]:123"),
             ("[::1]:9", "[::1]:9"),
         ] {
-            assert_eq!(resolve(server).unwrap(), address.parse().unwrap(), "{server}");
+            assert_eq!(
+                resolve(server).unwrap(),
+                address.parse().unwrap(),
+                "{server}"
+            );
         }
     }
 }

@@ -67,7 +67,12 @@ pub fn switches(cards: &[&Card], rails: usize) -> Result<Switches, Option<String
                 Leaves::OfNode(leaf) => Some(format!("{leaf} of rail {rail}")),
                 Leaves::OfRails(all) => all.get(rail).cloned().flatten(),
             };
-            let unknown = || format!("the leaf switch of node {} on rail {rail} is unknown", card.name);
+            let unknown = || {
+                format!(
+                    "the leaf switch of node {} on rail {rail} is unknown",
+                    card.name
+                )
+            };
             let name = name.ok_or_else(|| Some(unknown()))?;
             let place = names.iter().position(|other| *other == name);
             own.push(place.unwrap_or(names.len()));
@@ -94,7 +99,9 @@ pub struct Versions {
 /// One finding for each thing in which a node differs from the first one; it names both.
 #[must_use]
 pub fn differences(cards: &[&Card]) -> Vec<Finding> {
-    let Some((first, others)) = cards.split_first() else { return Vec::new() };
+    let Some((first, others)) = cards.split_first() else {
+        return Vec::new();
+    };
     let things = |versions: &Versions| {
         let text = |value: &Option<String>| value.clone().unwrap_or_else(|| "none".to_owned());
         [
@@ -105,10 +112,17 @@ pub fn differences(cards: &[&Card]) -> Vec<Finding> {
     };
     let mut findings = Vec::new();
     for other in others {
-        for ((what, ours, severity), (_, theirs, _)) in things(&first.versions).into_iter().zip(things(&other.versions))
+        for ((what, ours, severity), (_, theirs, _)) in things(&first.versions)
+            .into_iter()
+            .zip(things(&other.versions))
         {
             if ours != theirs {
-                findings.push(differ(severity, what, (&first.name, &ours), (&other.name, &theirs)));
+                findings.push(differ(
+                    severity,
+                    what,
+                    (&first.name, &ours),
+                    (&other.name, &theirs),
+                ));
             }
         }
     }
@@ -119,8 +133,13 @@ pub fn differences(cards: &[&Card]) -> Vec<Finding> {
 #[must_use]
 pub fn differ(severity: Severity, what: &str, one: (&str, &str), other: (&str, &str)) -> Finding {
     let subject = Subject::node(format_args!("{} and {}", one.0, other.0));
-    let message = format!("{what} is {} on node {}, and {} on node {}", one.1, one.0, other.1, other.0);
-    Code::NodesDiffer.finding(severity, subject, message).values(other.1, one.1, None)
+    let message = format!(
+        "{what} is {} on node {}, and {} on node {}",
+        one.1, one.0, other.1, other.0
+    );
+    Code::NodesDiffer
+        .finding(severity, subject, message)
+        .values(other.1, one.1, None)
 }
 
 #[cfg(test)]
@@ -133,7 +152,12 @@ pub(crate) mod tests {
             image: Some("1".to_owned()),
             driver: Some("550.163.01".to_owned()),
         };
-        let (host, identity, hcas, gbit_s) = (name.to_owned(), format!("machine of {name}"), Vec::new(), Vec::new());
+        let (host, identity, hcas, gbit_s) = (
+            name.to_owned(),
+            format!("machine of {name}"),
+            Vec::new(),
+            Vec::new(),
+        );
         Card {
             name: name.to_owned(),
             identity,
@@ -150,15 +174,28 @@ pub(crate) mod tests {
 
     #[test]
     fn a_leaf_switch_of_a_node_is_another_one_on_each_rail_unless_the_rails_name_it() {
-        let with = |leaves| Card { leaves, ..card("a") };
+        let with = |leaves| Card {
+            leaves,
+            ..card("a")
+        };
         let node = |leaf: &str| with(Leaves::OfNode(leaf.to_owned()));
-        let rails = |leaves: &[&str]| with(Leaves::OfRails(leaves.iter().map(|l| Some((*l).to_owned())).collect()));
+        let rails = |leaves: &[&str]| {
+            with(Leaves::OfRails(
+                leaves.iter().map(|l| Some((*l).to_owned())).collect(),
+            ))
+        };
         let of = |cards: &[Card], rails| switches(&cards.iter().collect::<Vec<_>>(), rails);
         let found = of(&[node("x"), node("x"), node("y")], 2).unwrap();
         assert_eq!(found.of_ports, [[0, 1], [0, 1], [2, 3]]);
-        assert_eq!(found.names, ["x of rail 0", "x of rail 1", "y of rail 0", "y of rail 1"]);
+        assert_eq!(
+            found.names,
+            ["x of rail 0", "x of rail 1", "y of rail 0", "y of rail 1"]
+        );
         let found = of(&[rails(&["x", "x"]), rails(&["x", "y"])], 2).unwrap();
-        assert_eq!((found.of_ports, found.names.len()), (vec![vec![0, 0], vec![0, 1]], 2));
+        assert_eq!(
+            (found.of_ports, found.names.len()),
+            (vec![vec![0, 0], vec![0, 1]], 2)
+        );
         assert_eq!(of(&[node("x")], 1).unwrap().names, ["x"]);
         assert_eq!(of(&[card("a"), card("b")], 1), Err(None));
         let why = "the leaf switch of node a on rail 0 is unknown";
@@ -175,9 +212,16 @@ pub(crate) mod tests {
         let messages: Vec<_> = found.iter().map(|f| &*f.message).collect();
         assert_eq!(
             messages,
-            ["the image is 1 on node a, and none on node c", "the driver is 550.163.01 on node a, and 580.1 on node c"]
+            [
+                "the image is 1 on node a, and none on node c",
+                "the driver is 550.163.01 on node a, and 580.1 on node c"
+            ]
         );
-        assert!(found.iter().all(|f| f.severity == Severity::Warn && f.subject == "a and c"));
+        assert!(
+            found
+                .iter()
+                .all(|f| f.severity == Severity::Warn && f.subject == "a and c")
+        );
         c.versions.firstlight = "0.2.0".to_owned();
         assert_eq!(differences(&[&a, &c])[0].severity, Severity::Fail);
     }

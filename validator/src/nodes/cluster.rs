@@ -50,10 +50,18 @@ impl Cluster {
         let (sender, answers) = channel();
         let node = |(number, admitted): (usize, Admitted<Card>)| {
             let lost = forward_replies(number, admitted.link.from, sender.clone()).err();
-            Node { card: admitted.card, to: admitted.link.to, lost }
+            Node {
+                card: admitted.card,
+                to: admitted.link.to,
+                lost,
+            }
         };
         let nodes = admitted.into_iter().enumerate().map(node).collect();
-        Self { nodes, answers, number: 0 }
+        Self {
+            nodes,
+            answers,
+            number: 0,
+        }
     }
 
     /// How many nodes there are.
@@ -83,7 +91,8 @@ impl Cluster {
     /// The name of a node.
     #[must_use]
     pub fn name(&self, node: usize) -> String {
-        self.card(node).map_or_else(|| format!("number {node}"), |card| card.name.clone())
+        self.card(node)
+            .map_or_else(|| format!("number {node}"), |card| card.name.clone())
     }
 
     /// The number of GPUs of all nodes, which is the number of ranks.
@@ -99,7 +108,8 @@ impl Cluster {
             *end += node.card.gpus;
             Some(*end)
         });
-        ends.position(|end| rank.index() < end).unwrap_or(self.nodes.len())
+        ends.position(|end| rank.index() < end)
+            .unwrap_or(self.nodes.len())
     }
 
     /// The first node on the same machine as that of a rank.
@@ -107,13 +117,18 @@ impl Cluster {
     pub fn host_of(&self, rank: Rank) -> usize {
         let node = self.node_of(rank);
         let host = |node: usize| self.card(node).map(|card| card.host.as_str());
-        (0..node).find(|other| host(*other) == host(node)).unwrap_or(node)
+        (0..node)
+            .find(|other| host(*other) == host(node))
+            .unwrap_or(node)
     }
 
     /// The first node that is gone, and why.
     #[must_use]
     pub fn lost(&self) -> Option<(usize, &LinkError)> {
-        self.nodes.iter().enumerate().find_map(|(n, node)| Some((n, node.lost.as_ref()?)))
+        self.nodes
+            .iter()
+            .enumerate()
+            .find_map(|(n, node)| Some((n, node.lost.as_ref()?)))
     }
 
     /// Sends each node the order that `order` returns for it, if any; returns the answers of these nodes, by node. If
@@ -143,14 +158,24 @@ impl Cluster {
         let mut due = Instant::now() + within;
         let is_bad = |reply: &NodeReply| !matches!(reply, NodeReply::Reply(_));
         while replies.iter().any(|(_, reply)| reply.is_none()) {
-            if together && replies.iter().any(|(_, reply)| reply.as_ref().is_some_and(is_bad)) {
+            if together
+                && replies
+                    .iter()
+                    .any(|(_, reply)| reply.as_ref().is_some_and(is_bad))
+            {
                 due = due.min(Instant::now() + REMAINING_TIMEOUT);
             }
-            match self.answers.recv_timeout(due.saturating_duration_since(Instant::now())) {
+            match self
+                .answers
+                .recv_timeout(due.saturating_duration_since(Instant::now()))
+            {
                 Ok((n, answer)) => {
                     let reply = match answer {
                         Ok(answer) if answer.number != number => continue,
-                        Ok(Numbered { what: Reply::Failed(failure), .. }) => NodeReply::Failed(failure),
+                        Ok(Numbered {
+                            what: Reply::Failed(failure),
+                            ..
+                        }) => NodeReply::Failed(failure),
                         Ok(Numbered { what, .. }) => NodeReply::Reply(what),
                         Err(error) => {
                             self.mark_lost(n, error.clone());
@@ -164,7 +189,9 @@ impl Cluster {
                 Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => break,
             }
         }
-        let failed = replies.iter().any(|(_, reply)| reply.as_ref().is_some_and(is_bad));
+        let failed = replies
+            .iter()
+            .any(|(_, reply)| reply.as_ref().is_some_and(is_bad));
         let mut all = Vec::new();
         for (n, reply) in replies {
             let reply = match reply {
@@ -186,7 +213,16 @@ impl Cluster {
         self.number += 1;
         for node in self.nodes.iter_mut().filter(|node| node.lost.is_none()) {
             let what = Order::End(Box::new(ending.clone()));
-            node.lost = node.to.send(&Numbered { number: self.number, what }, SEND_TIMEOUT).err();
+            node.lost = node
+                .to
+                .send(
+                    &Numbered {
+                        number: self.number,
+                        what,
+                    },
+                    SEND_TIMEOUT,
+                )
+                .err();
         }
     }
 
@@ -218,6 +254,8 @@ fn forward_replies(
             }
         }
     };
-    thread::Builder::new().name(format!("node {node}")).spawn(work)?;
+    thread::Builder::new()
+        .name(format!("node {node}"))
+        .spawn(work)?;
     Ok(())
 }

@@ -79,7 +79,10 @@ impl StopReason {
     /// How close to the cause this reason is; a larger number is closer.
     const fn closeness_to_cause(&self) -> u8 {
         match self {
-            Self::Lost { why: LinkError::Silent(_), .. } => 2,
+            Self::Lost {
+                why: LinkError::Silent(_),
+                ..
+            } => 2,
             Self::Lost { .. } | Self::Versions(_) => 5,
             Self::Failed { failure, .. } => match failure.kind {
                 TroubleKind::Hang => 1,
@@ -101,14 +104,33 @@ pub struct Communicators<'c> {
 
 impl<'c> Communicators<'c> {
     /// Starts the communicators. A group whose start failed contains the reason.
-    pub fn start(cluster: &'c mut Cluster, nodes: Vec<Vec<usize>>, config: &CommunicatorConfig) -> Self {
+    pub fn start(
+        cluster: &'c mut Cluster,
+        nodes: Vec<Vec<usize>>,
+        config: &CommunicatorConfig,
+    ) -> Self {
         let group = |nodes: Vec<usize>| {
-            let ranks = nodes.iter().filter_map(|node| cluster.card(*node)).map(|card| card.gpus).sum();
+            let ranks = nodes
+                .iter()
+                .filter_map(|node| cluster.card(*node))
+                .map(|card| card.gpus)
+                .sum();
             let (nccl, devices, whole) = (Vec::new(), Vec::new(), WholeCommunicator::new(ranks));
-            Communicator { nodes, nccl, devices, room: u64::MAX, stop: None, whole }
+            Communicator {
+                nodes,
+                nccl,
+                devices,
+                room: u64::MAX,
+                stop: None,
+                whole,
+            }
         };
         let list = nodes.into_iter().map(group).collect();
-        let mut all = Self { cluster, list, start: config.start };
+        let mut all = Self {
+            cluster,
+            list,
+            start: config.start,
+        };
         all.open(config);
         all
     }
@@ -141,23 +163,35 @@ impl<'c> Communicators<'c> {
                 first += gpus(node);
             }
         }
-        let order = |node| orders.iter().find(|(n, _)| *n == node).map(|(_, order)| order.clone());
+        let order = |node| {
+            orders
+                .iter()
+                .find(|(n, _)| *n == node)
+                .map(|(_, order)| order.clone())
+        };
         let within = self.start + ANSWER_MARGIN;
-        let openings: Vec<Option<Vec<Opening>>> = self.step("starting CUDA", order, within, |reply| match reply {
-            Reply::Opened(opening) => Some(opening),
-            _ => None,
-        });
+        let openings: Vec<Option<Vec<Opening>>> =
+            self.step("starting CUDA", order, within, |reply| match reply {
+                Reply::Opened(opening) => Some(opening),
+                _ => None,
+            });
         let mut ids: Vec<Option<UniqueId>> = Vec::new();
         for (group, openings) in self.list.iter_mut().zip(openings) {
             ids.push(group.store_openings(openings.unwrap_or_default()));
         }
         let id_of = |groups: &[Communicator], node| {
-            let group = groups.iter().position(|group| group.nodes.contains(&node))?;
+            let group = groups
+                .iter()
+                .position(|group| group.nodes.contains(&node))?;
             ids.get(group)?.clone()
         };
-        let orders: Vec<_> = (0..self.cluster.len()).map(|node| id_of(&self.list, node).map(Order::Join)).collect();
+        let orders: Vec<_> = (0..self.cluster.len())
+            .map(|node| id_of(&self.list, node).map(Order::Join))
+            .collect();
         let order = |node: usize| orders.get(node).cloned().flatten();
-        self.step("making the communicator", order, within, |reply| matches!(reply, Reply::Done).then_some(()));
+        self.step("making the communicator", order, within, |reply| {
+            matches!(reply, Reply::Done).then_some(())
+        });
     }
 
     /// One row of every communicator; `None` for one that has ended.
@@ -169,26 +203,54 @@ impl<'c> Communicators<'c> {
             let order = Order::Row(*ask, group.whole.seeds(), group.room);
             orders.extend(group.nodes.iter().map(|node| (*node, order.clone())));
         }
-        if self.list.iter().any(|group| group.whole.empty(ask).is_some()) {
-            return self.list.iter().map(|group| group.whole.empty(ask)).collect();
+        if self
+            .list
+            .iter()
+            .any(|group| group.whole.empty(ask).is_some())
+        {
+            return self
+                .list
+                .iter()
+                .map(|group| group.whole.empty(ask))
+                .collect();
         }
-        let order = |node| orders.iter().find(|(n, _)| *n == node).map(|(_, order)| order.clone());
-        let done = self.step(&ask.to_string(), order, limit + ANSWER_MARGIN, |reply| match reply {
-            Reply::Row(done) => Some(*done),
-            _ => None,
-        });
-        let row = |(group, parts): (&Communicator, Option<Vec<_>>)| Some(group.whole.row(ask, parts?));
+        let order = |node| {
+            orders
+                .iter()
+                .find(|(n, _)| *n == node)
+                .map(|(_, order)| order.clone())
+        };
+        let done = self.step(
+            &ask.to_string(),
+            order,
+            limit + ANSWER_MARGIN,
+            |reply| match reply {
+                Reply::Row(done) => Some(*done),
+                _ => None,
+            },
+        );
+        let row =
+            |(group, parts): (&Communicator, Option<Vec<_>>)| Some(group.whole.row(ask, parts?));
         self.list.iter().zip(done).map(row).collect()
     }
 
     /// NCCL's lines of every communicator; `None` for one that has ended.
     pub fn log(&mut self) -> Vec<Option<String>> {
-        let nodes: Vec<_> = self.list.iter().flat_map(|group| group.nodes.clone()).collect();
+        let nodes: Vec<_> = self
+            .list
+            .iter()
+            .flat_map(|group| group.nodes.clone())
+            .collect();
         let order = |node| nodes.contains(&node).then_some(Order::Log);
-        let logs = self.step("collecting NCCL's lines", order, ANSWER_MARGIN, |reply| match reply {
-            Reply::Log(text) => Some(text),
-            _ => None,
-        });
+        let logs = self.step(
+            "collecting NCCL's lines",
+            order,
+            ANSWER_MARGIN,
+            |reply| match reply {
+                Reply::Log(text) => Some(text),
+                _ => None,
+            },
+        );
         logs.into_iter().map(|log| Some(log?.concat())).collect()
     }
 
@@ -208,8 +270,12 @@ impl<'c> Communicators<'c> {
         let is_active = |node: usize| active.get(node).copied().unwrap_or_default();
         let together = self.list.len() == 1;
         let order = |node| if is_active(node) { order(node) } else { None };
-        let mut replies: Vec<_> =
-            self.cluster.execute(order, within, together).into_iter().map(|(n, h)| (n, Some(h))).collect();
+        let mut replies: Vec<_> = self
+            .cluster
+            .execute(order, within, together)
+            .into_iter()
+            .map(|(n, h)| (n, Some(h)))
+            .collect();
         let mut all = Vec::new();
         for group in &mut self.list {
             if group.stop.is_some() {
@@ -218,20 +284,31 @@ impl<'c> Communicators<'c> {
             }
             let mut got = Vec::new();
             for node in group.nodes.clone() {
-                let found = replies.iter_mut().find(|(n, _)| *n == node).and_then(|(_, reply)| reply.take());
+                let found = replies
+                    .iter_mut()
+                    .find(|(n, _)| *n == node)
+                    .and_then(|(_, reply)| reply.take());
                 let doing = doing.to_owned();
                 match found {
                     Some(NodeReply::Reply(reply)) => match want(reply) {
                         Some(value) => got.push(value),
                         None => {
-                            let why = LinkError::Malformed("the answer does not match the order".to_owned());
+                            let why = LinkError::Malformed(
+                                "the answer does not match the order".to_owned(),
+                            );
                             group.stop_with(StopReason::Lost { node, why, doing });
                         }
                     },
                     Some(NodeReply::Failed(failure)) => {
-                        group.stop_with(StopReason::Failed { node, failure, doing });
+                        group.stop_with(StopReason::Failed {
+                            node,
+                            failure,
+                            doing,
+                        });
                     }
-                    Some(NodeReply::Lost(why)) => group.stop_with(StopReason::Lost { node, why, doing }),
+                    Some(NodeReply::Lost(why)) => {
+                        group.stop_with(StopReason::Lost { node, why, doing });
+                    }
                     Some(NodeReply::Abandoned) | None => {}
                 }
             }
@@ -244,7 +321,11 @@ impl<'c> Communicators<'c> {
 impl Communicator {
     /// Keeps the reason that is closer to the cause.
     fn stop_with(&mut self, stop: StopReason) {
-        if self.stop.as_ref().is_none_or(|before| before.closeness_to_cause() < stop.closeness_to_cause()) {
+        if self
+            .stop
+            .as_ref()
+            .is_none_or(|before| before.closeness_to_cause() < stop.closeness_to_cause())
+        {
             self.stop = Some(stop);
         }
     }
@@ -255,10 +336,16 @@ impl Communicator {
         for (node, opening) in self.nodes.iter().zip(openings) {
             self.nccl.push(opening.nccl);
             self.room = self.room.min(opening.room);
-            self.devices.extend(opening.devices.into_iter().map(|device| (*node, device)));
+            self.devices
+                .extend(opening.devices.into_iter().map(|device| (*node, device)));
             id = id.or(opening.id);
         }
-        let versions: Vec<_> = self.nodes.iter().copied().zip(self.nccl.iter().copied()).collect();
+        let versions: Vec<_> = self
+            .nodes
+            .iter()
+            .copied()
+            .zip(self.nccl.iter().copied())
+            .collect();
         if let Some((first, others)) = versions.split_first()
             && let Some(other) = others.iter().find(|(_, nccl)| *nccl != first.1)
         {
@@ -270,7 +357,11 @@ impl Communicator {
 
 impl Drop for Communicators<'_> {
     fn drop(&mut self) {
-        let nodes: Vec<_> = self.list.iter().flat_map(|group| group.nodes.clone()).collect();
+        let nodes: Vec<_> = self
+            .list
+            .iter()
+            .flat_map(|group| group.nodes.clone())
+            .collect();
         // Nodes that do not answer are recorded as lost.
         let order = |node| nodes.contains(&node).then_some(Order::Close);
         let _ = self.cluster.execute(order, CLOSE_TIMEOUT, false);

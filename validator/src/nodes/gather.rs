@@ -39,8 +39,13 @@ pub fn gather_nodes(host: Host, size: usize, due: Instant) -> io::Result<Gathere
         match event {
             Event::Admitted(guest) => admit_node(*guest, size, &mut admitted, &mut findings),
             Event::WrongToken(from, name) if findings.len() < MAX_FINDINGS => {
-                let message = format!("the node at {from}, which calls itself {name}, has another token");
-                findings.push(Code::NodesToken.finding(Severity::Warn, Subject::node(from), message));
+                let message =
+                    format!("the node at {from}, which calls itself {name}, has another token");
+                findings.push(Code::NodesToken.finding(
+                    Severity::Warn,
+                    Subject::node(from),
+                    message,
+                ));
             }
             Event::Stranger(from, why) if strangers.len() < MAX_FINDINGS => {
                 strangers.push(format!("{from}: {why}"));
@@ -53,31 +58,61 @@ pub fn gather_nodes(host: Host, size: usize, due: Instant) -> io::Result<Gathere
     admitted.sort_by(|a: &Admitted<Card>, b| sort_key(&a.card).cmp(&sort_key(&b.card)));
     let complete = admitted.len() == size;
     if !complete {
-        findings.insert(0, absent_finding(&admitted, size, begun.elapsed(), strangers));
+        findings.insert(
+            0,
+            absent_finding(&admitted, size, begun.elapsed(), strangers),
+        );
     }
     let leader_address = admitted.iter().find(|node| !node.card.hosts);
-    let leader_address = leader_address.and_then(|node| node.link.to.own_address().ok()).map(|address| address.ip());
+    let leader_address = leader_address
+        .and_then(|node| node.link.to.own_address().ok())
+        .map(|address| address.ip());
     make_names_unique(&mut admitted, leader_address);
-    findings.extend(differences(&admitted.iter().map(|node| &node.card).collect::<Vec<_>>()));
-    let complete = complete && findings.iter().all(|finding| finding.severity < Severity::Fail);
+    findings.extend(differences(
+        &admitted.iter().map(|node| &node.card).collect::<Vec<_>>(),
+    ));
+    let complete = complete
+        && findings
+            .iter()
+            .all(|finding| finding.severity < Severity::Fail);
     let mut cluster = Cluster::new(admitted);
     let hosts: Vec<_> = cluster.cards().iter().map(|card| card.hosts).collect();
     let address = |node: usize| leader_address.filter(|_| hosts.get(node) == Some(&true));
-    let names: Vec<_> = cluster.cards().iter().map(|card| card.name.clone()).collect();
-    let welcome = |node| Some(Order::Welcome(Welcome { node, names: names.clone(), address: address(node) }));
+    let names: Vec<_> = cluster
+        .cards()
+        .iter()
+        .map(|card| card.name.clone())
+        .collect();
+    let welcome = |node| {
+        Some(Order::Welcome(Welcome {
+            node,
+            names: names.clone(),
+            address: address(node),
+        }))
+    };
     if complete {
         cluster.execute(welcome, SEND_TIMEOUT, false);
     }
-    Ok(GatheredNodes { cluster, seconds: begun.elapsed().as_secs_f64(), findings, complete })
+    Ok(GatheredNodes {
+        cluster,
+        seconds: begun.elapsed().as_secs_f64(),
+        findings,
+        complete,
+    })
 }
 
 /// Appends the address to names that several nodes share, and the node's number if the address is the same too;
 /// `leader_address` is the address of the leading node.
 fn make_names_unique(admitted: &mut [Admitted<Card>], leader_address: Option<IpAddr>) {
     let address = |admitted: &Admitted<Card>| {
-        leader_address.filter(|_| admitted.card.hosts).unwrap_or_else(|| admitted.from.ip())
+        leader_address
+            .filter(|_| admitted.card.hosts)
+            .unwrap_or_else(|| admitted.from.ip())
     };
-    let named: Vec<_> = admitted.iter().map(|node| (node.card.name.clone(), address(node))).collect();
+    let named: Vec<_> = admitted
+        .iter()
+        .map(|node| (node.card.name.clone(), address(node)))
+        .collect();
     for (admitted, name) in admitted.iter_mut().zip(unique_names(&named)) {
         admitted.card.name = name;
     }
@@ -86,7 +121,10 @@ fn make_names_unique(admitted: &mut [Admitted<Card>], leader_address: Option<IpA
 fn unique_names(named: &[(String, IpAddr)]) -> Vec<String> {
     let one = |(n, (name, address)): (usize, &(String, IpAddr))| {
         let same = named.iter().filter(|(other, _)| other == name);
-        match (same.clone().count(), same.filter(|(_, other)| other == address).count()) {
+        match (
+            same.clone().count(),
+            same.filter(|(_, other)| other == address).count(),
+        ) {
             (1, _) => name.clone(),
             (_, 1) => format!("{name} ({address})"),
             _ => format!("{name} ({address}, node {})", n + 1),
@@ -101,39 +139,69 @@ fn sort_key(card: &Card) -> (Option<usize>, bool, &str, &str) {
 }
 
 /// Adds a node, unless it is there already.
-fn admit_node(mut guest: Admitted<Card>, size: usize, admitted: &mut Vec<Admitted<Card>>, findings: &mut Vec<Finding>) {
+fn admit_node(
+    mut guest: Admitted<Card>,
+    size: usize,
+    admitted: &mut Vec<Admitted<Card>>,
+    findings: &mut Vec<Finding>,
+) {
     let card = &guest.card;
-    let twice = admitted
-        .iter()
-        .find(|other| other.card.identity == card.identity || (card.rank.is_some() && other.card.rank == card.rank));
+    let twice = admitted.iter().find(|other| {
+        other.card.identity == card.identity
+            || (card.rank.is_some() && other.card.rank == card.rank)
+    });
     let problem = match (twice, card.rank) {
         (Some(other), Some(rank)) if other.card.identity != card.identity => Some(format!(
             "node {} at {} says that it is rank {rank}, which is node {} at {}",
             card.name, guest.from, other.card.name, other.from
         )),
-        (Some(other), _) => Some(format!("node {} came from {} and again from {}", card.name, other.from, guest.from)),
-        (None, Some(rank)) if rank >= size => {
-            Some(format!("node {} at {} says that it is rank {rank} of {size}", card.name, guest.from))
-        }
+        (Some(other), _) => Some(format!(
+            "node {} came from {} and again from {}",
+            card.name, other.from, guest.from
+        )),
+        (None, Some(rank)) if rank >= size => Some(format!(
+            "node {} at {} says that it is rank {rank} of {size}",
+            card.name, guest.from
+        )),
         (None, _) => None,
     };
-    let Some(message) = problem else { return admitted.push(guest) };
-    let finding = Code::NodesTwice.finding(Severity::Warn, Subject::node(&guest.card.name), message);
+    let Some(message) = problem else {
+        return admitted.push(guest);
+    };
+    let finding =
+        Code::NodesTwice.finding(Severity::Warn, Subject::node(&guest.card.name), message);
     // The node may be gone already.
     let what = Order::TurnedAway(Box::new(finding.clone()));
-    let _ = guest.link.to.send(&Numbered { number: 0, what }, SEND_TIMEOUT);
+    let _ = guest
+        .link
+        .to
+        .send(&Numbered { number: 0, what }, SEND_TIMEOUT);
     if findings.len() < MAX_FINDINGS {
         findings.push(finding);
     }
 }
 
-fn absent_finding(admitted: &[Admitted<Card>], size: usize, after: Duration, strangers: Vec<String>) -> Finding {
-    let names: Vec<_> =
-        admitted.iter().map(|admitted| format!("{} ({})", admitted.card.name, admitted.from.ip())).collect();
+fn absent_finding(
+    admitted: &[Admitted<Card>],
+    size: usize,
+    after: Duration,
+    strangers: Vec<String>,
+) -> Finding {
+    let names: Vec<_> = admitted
+        .iter()
+        .map(|admitted| format!("{} ({})", admitted.card.name, admitted.from.ip()))
+        .collect();
     let is_there = |rank: &usize| admitted.iter().any(|node| node.card.rank == Some(*rank));
-    let ranks: Vec<_> = (0..size).filter(|rank| !is_there(rank)).map(|rank| rank.to_string()).collect();
+    let ranks: Vec<_> = (0..size)
+        .filter(|rank| !is_there(rank))
+        .map(|rank| rank.to_string())
+        .collect();
     let numbered = admitted.iter().any(|node| node.card.rank.is_some());
-    let missing = if numbered { format!("rank {}", ranks.join(", ")) } else { "the others".to_owned() };
+    let missing = if numbered {
+        format!("rank {}", ranks.join(", "))
+    } else {
+        "the others".to_owned()
+    };
     let message = format!(
         "{} of {size} nodes joined within {:.0} s: {}; {missing} did not",
         admitted.len(),
@@ -141,7 +209,9 @@ fn absent_finding(admitted: &[Admitted<Card>], size: usize, after: Duration, str
         names.join(", ")
     );
     let finding = Code::NodesAbsent.finding(Severity::Error, Subject::node(missing), message);
-    finding.values(admitted.len(), size, Some("nodes")).seen_all(strangers)
+    finding
+        .values(admitted.len(), size, Some("nodes"))
+        .seen_all(strangers)
 }
 
 #[cfg(test)]

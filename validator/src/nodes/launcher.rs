@@ -56,15 +56,22 @@ pub struct LaunchedProcess {
 /// # Errors
 /// One line: a variable has an invalid value.
 pub fn detect(get: &dyn Fn(&str) -> Option<String>) -> Result<Option<LaunchedProcess>, String> {
-    let found = LAUNCHERS.iter().find_map(|names| Some((names, get(names.rank)?, get(names.size)?)));
-    let Some((names, rank, size)) = found else { return Ok(None) };
+    let found = LAUNCHERS
+        .iter()
+        .find_map(|names| Some((names, get(names.rank)?, get(names.size)?)));
+    let Some((names, rank, size)) = found else {
+        return Ok(None);
+    };
     let number = |name: &str, text: &str| {
         let bad = || format!("{name}={text}: allowed is a whole number");
         text.trim().parse::<usize>().map_err(|_| bad())
     };
     let (rank, size) = (number(names.rank, &rank)?, number(names.size, &size)?);
     if rank >= size {
-        return Err(format!("{}={rank} and {}={size}: the rank must be less", names.rank, names.size));
+        return Err(format!(
+            "{}={rank} and {}={size}: the rank must be less",
+            names.rank, names.size
+        ));
     }
     let optional = |name: &str| get(name).map(|text| number(name, &text)).transpose();
     let local_rank = optional(names.local_rank)?;
@@ -73,10 +80,24 @@ pub fn detect(get: &dyn Fn(&str) -> Option<String>) -> Result<Option<LaunchedPro
         None => slurm_local_size(get),
     };
     let is_one_machine = local_size == Some(size);
-    let job = names.job.iter().filter_map(|name| get(name)).collect::<Vec<_>>().join(".");
+    let job = names
+        .job
+        .iter()
+        .filter_map(|name| get(name))
+        .collect::<Vec<_>>()
+        .join(".");
     let job = Some(format!("{} {job}", names.by.name())).filter(|_| !job.is_empty());
     let (host, leaf) = (rank0_address(get, is_one_machine), leaf_switch(get));
-    let place = LaunchedProcess { by: names.by, rank, size, local_rank, local_size, host, job, leaf };
+    let place = LaunchedProcess {
+        by: names.by,
+        rank,
+        size,
+        local_rank,
+        local_size,
+        host,
+        job,
+        leaf,
+    };
     Ok(Some(place).filter(|place| place.size > 1))
 }
 
@@ -131,22 +152,45 @@ const LAUNCHERS: [VariableNames; 4] = [
 /// The address of rank 0: the user's setting for NCCL, torchrun's address, the first node of Slurm's step, or this
 /// machine. `MASTER_PORT` is not used, because torchrun itself uses that port.
 fn rank0_address(get: &dyn Fn(&str) -> Option<String>, is_one_machine: bool) -> Option<String> {
-    let filled = |name: &str| get(name).map(|text| text.trim().to_owned()).filter(|text| !text.is_empty());
+    let filled = |name: &str| {
+        get(name)
+            .map(|text| text.trim().to_owned())
+            .filter(|text| !text.is_empty())
+    };
     let own = |host: String| format!("{host}:{PORT}");
     filled("NCCL_COMM_ID")
         .and_then(|id| Some(own(id.rsplit_once(':')?.0.to_owned())))
         .or_else(|| filled("MASTER_ADDR").map(own))
-        .or_else(|| filled("SLURM_STEP_NODELIST").and_then(|list| first_host(&list)).map(own))
-        .or_else(|| filled("SLURM_JOB_NODELIST").and_then(|list| first_host(&list)).map(own))
+        .or_else(|| {
+            filled("SLURM_STEP_NODELIST")
+                .and_then(|list| first_host(&list))
+                .map(own)
+        })
+        .or_else(|| {
+            filled("SLURM_JOB_NODELIST")
+                .and_then(|list| first_host(&list))
+                .map(own)
+        })
         .or_else(|| is_one_machine.then(|| own("127.0.0.1".to_owned())))
 }
 
 /// The last switch before the node: `leaf3` in `core.leaf3.node7`, whose pattern is `switch.switch.node`.
 fn leaf_switch(get: &dyn Fn(&str) -> Option<String>) -> Option<String> {
-    let (address, pattern) = (get("SLURM_TOPOLOGY_ADDR")?, get("SLURM_TOPOLOGY_ADDR_PATTERN")?);
+    let (address, pattern) = (
+        get("SLURM_TOPOLOGY_ADDR")?,
+        get("SLURM_TOPOLOGY_ADDR_PATTERN")?,
+    );
     let kinds: Vec<_> = pattern.trim().split('.').collect();
-    let before = kinds.len().checked_sub(2).filter(|n| kinds.get(*n) == Some(&"switch"))?;
-    address.trim().splitn(kinds.len(), '.').nth(before).filter(|leaf| !leaf.is_empty()).map(str::to_owned)
+    let before = kinds
+        .len()
+        .checked_sub(2)
+        .filter(|n| kinds.get(*n) == Some(&"switch"))?;
+    address
+        .trim()
+        .splitn(kinds.len(), '.')
+        .nth(before)
+        .filter(|leaf| !leaf.is_empty())
+        .map(str::to_owned)
 }
 
 /// How many processes of the step are on this node: the entry of this node in `2(x3),1`.
@@ -170,9 +214,14 @@ fn slurm_local_size(get: &dyn Fn(&str) -> Option<String>) -> Option<usize> {
 fn first_host(list: &str) -> Option<String> {
     let end = list.find([',', '[']).unwrap_or(list.len());
     let (name, rest) = list.split_at_checked(end)?;
-    let Some(inside) = rest.strip_prefix('[') else { return Some(name.to_owned()).filter(|n| !n.is_empty()) };
+    let Some(inside) = rest.strip_prefix('[') else {
+        return Some(name.to_owned()).filter(|n| !n.is_empty());
+    };
     let (inside, rest) = inside.split_once(']')?;
-    let number = inside.split([',', '-']).next().filter(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()))?;
+    let number = inside
+        .split([',', '-'])
+        .next()
+        .filter(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()))?;
     // A name may continue after the bracket, and have another bracket.
     let more = rest.split(',').next().unwrap_or_default();
     if more.contains('[') {
@@ -186,7 +235,12 @@ mod tests {
     use super::*;
 
     fn of(pairs: &[(&str, &str)]) -> Result<Option<LaunchedProcess>, String> {
-        let get = |name: &str| pairs.iter().find(|(n, _)| *n == name).map(|(_, v)| (*v).to_owned());
+        let get = |name: &str| {
+            pairs
+                .iter()
+                .find(|(n, _)| *n == name)
+                .map(|(_, v)| (*v).to_owned())
+        };
         detect(&get)
     }
 
@@ -204,24 +258,46 @@ mod tests {
         let place = of(&SLURM).unwrap().unwrap();
         assert_eq!((place.by, place.rank, place.size), (Launcher::Slurm, 1, 2));
         assert_eq!(place.host.as_deref(), Some("node07:29517"));
-        assert_eq!((place.local_rank, place.job.as_deref()), (Some(0), Some("Slurm 41.0")));
+        assert_eq!(
+            (place.local_rank, place.job.as_deref()),
+            (Some(0), Some("Slurm 41.0"))
+        );
         let batch = [("SLURM_PROCID", "0"), ("SLURM_NTASKS", "2")];
         assert_eq!(of(&batch), Ok(None), "the batch script is one process");
         let leaf = |address, pattern| {
-            let more = [("SLURM_TOPOLOGY_ADDR", address), ("SLURM_TOPOLOGY_ADDR_PATTERN", pattern)];
+            let more = [
+                ("SLURM_TOPOLOGY_ADDR", address),
+                ("SLURM_TOPOLOGY_ADDR_PATTERN", pattern),
+            ];
             of(&[&SLURM[..], &more].concat()).unwrap().unwrap().leaf
         };
-        assert_eq!(leaf("core.leaf3.node7.x", "switch.switch.node").as_deref(), Some("leaf3"));
-        assert_eq!([leaf("node7", "node"), leaf("a.node7", "block.node")], [None, None]);
+        assert_eq!(
+            leaf("core.leaf3.node7.x", "switch.switch.node").as_deref(),
+            Some("leaf3")
+        );
+        assert_eq!(
+            [leaf("node7", "node"), leaf("a.node7", "block.node")],
+            [None, None]
+        );
     }
 
     #[test]
     fn under_mpirun_inside_slurm_openmpis_rank_counts() {
         let mut all = SLURM.to_vec();
-        all.extend([("OMPI_COMM_WORLD_RANK", "5"), ("OMPI_COMM_WORLD_SIZE", "8"), ("PMIX_RANK", "5")]);
-        all.extend([("OMPI_COMM_WORLD_LOCAL_RANK", "1"), ("OMPI_COMM_WORLD_LOCAL_SIZE", "4")]);
+        all.extend([
+            ("OMPI_COMM_WORLD_RANK", "5"),
+            ("OMPI_COMM_WORLD_SIZE", "8"),
+            ("PMIX_RANK", "5"),
+        ]);
+        all.extend([
+            ("OMPI_COMM_WORLD_LOCAL_RANK", "1"),
+            ("OMPI_COMM_WORLD_LOCAL_SIZE", "4"),
+        ]);
         let place = of(&all).unwrap().unwrap();
-        assert_eq!((place.by, place.rank, place.size), (Launcher::OpenMpi, 5, 8));
+        assert_eq!(
+            (place.by, place.rank, place.size),
+            (Launcher::OpenMpi, 5, 8)
+        );
         assert_eq!((place.local_rank, place.local_size), (Some(1), Some(4)));
         assert_eq!(place.host.as_deref(), Some("node07:29517"));
     }
@@ -236,18 +312,32 @@ mod tests {
 
     #[test]
     fn torchrun_gives_the_address_and_its_port_is_not_taken() {
-        let all = [("RANK", "0"), ("WORLD_SIZE", "2"), ("LOCAL_RANK", "0"), ("MASTER_ADDR", "10.0.0.1")];
+        let all = [
+            ("RANK", "0"),
+            ("WORLD_SIZE", "2"),
+            ("LOCAL_RANK", "0"),
+            ("MASTER_ADDR", "10.0.0.1"),
+        ];
         let place = of(&all).unwrap().unwrap();
-        assert_eq!((place.by, place.host.as_deref()), (Launcher::Torchrun, Some("10.0.0.1:29517")));
+        assert_eq!(
+            (place.by, place.host.as_deref()),
+            (Launcher::Torchrun, Some("10.0.0.1:29517"))
+        );
         let nccl = [&all[..], &[("NCCL_COMM_ID", "[fd00::1]:29500")]].concat();
-        assert_eq!(of(&nccl).unwrap().unwrap().host.as_deref(), Some("[fd00::1]:29517"));
+        assert_eq!(
+            of(&nccl).unwrap().unwrap().host.as_deref(),
+            Some("[fd00::1]:29517")
+        );
     }
 
     #[test]
     fn mpirun_on_one_machine_meets_there_and_on_several_the_address_is_unknown() {
         let all = [("OMPI_COMM_WORLD_RANK", "0"), ("OMPI_COMM_WORLD_SIZE", "2")];
         let local = |size| [&all[..], &[("OMPI_COMM_WORLD_LOCAL_SIZE", size)]].concat();
-        assert_eq!(of(&local("2")).unwrap().unwrap().host.as_deref(), Some("127.0.0.1:29517"));
+        assert_eq!(
+            of(&local("2")).unwrap().unwrap().host.as_deref(),
+            Some("127.0.0.1:29517")
+        );
         assert_eq!(of(&local("1")).unwrap().unwrap().host, None);
     }
 
@@ -265,9 +355,19 @@ mod tests {
     fn slurms_list_of_tasks_has_the_number_on_each_node() {
         let with = |node, tasks| {
             let more = [("SLURM_NODEID", node), ("SLURM_STEP_TASKS_PER_NODE", tasks)];
-            of(&[&SLURM[..], &more].concat()).unwrap().unwrap().local_size
+            of(&[&SLURM[..], &more].concat())
+                .unwrap()
+                .unwrap()
+                .local_size
         };
-        assert_eq!([with("0", "8(x2),1"), with("1", "8(x2),1"), with("2", "8(x2),1")], [Some(8), Some(8), Some(1)]);
+        assert_eq!(
+            [
+                with("0", "8(x2),1"),
+                with("1", "8(x2),1"),
+                with("2", "8(x2),1")
+            ],
+            [Some(8), Some(8), Some(1)]
+        );
         assert_eq!([with("3", "8(x2),1"), with("0", "x")], [None, None]);
     }
 

@@ -29,8 +29,15 @@ pub(super) fn run_sweep(
     rows: &mut Vec<Row>,
     watcher: &mut dyn Watcher,
 ) {
-    let sweep = Sweep { iterations: 5, ..Sweep::standard(collective) };
-    if let Some(communicator) = communicators.list.first().filter(|communicator| communicator.stop.is_none()) {
+    let sweep = Sweep {
+        iterations: 5,
+        ..Sweep::standard(collective)
+    };
+    if let Some(communicator) = communicators
+        .list
+        .first()
+        .filter(|communicator| communicator.stop.is_none())
+    {
         watcher.head(communicators.cluster(), communicator, &sweep);
     }
     let begun = rows.len();
@@ -42,12 +49,17 @@ pub(super) fn run_sweep(
             break;
         }
         let started = Instant::now();
-        let Some(row) = measure_row(communicators, &RowAsk::of(&sweep, bytes, Rank::FIRST)) else { return };
+        let Some(row) = measure_row(communicators, &RowAsk::of(&sweep, bytes, Rank::FIRST)) else {
+            return;
+        };
         last = started.elapsed();
         watcher.row(&row);
         (reached, _) = (bytes, rows.push(row));
     }
-    let room = communicators.list.first().map_or(0, |communicator| communicator.room);
+    let room = communicators
+        .list
+        .first()
+        .map_or(0, |communicator| communicator.room);
     // It has one timed call and one warm-up call, where a row of the sweep has five and one.
     let per_byte = last.as_secs_f64() / 3.0 / as_f64(reached.max(1));
     let mut bytes = prev_power_of_two(room);
@@ -55,15 +67,23 @@ pub(super) fn run_sweep(
         bytes /= 2;
     }
     if bytes > reached {
-        let largest = RowAsk { iterations: 1, ..RowAsk::of(&sweep, bytes, Rank::FIRST) };
-        let Some(row) = measure_row(communicators, &largest) else { return };
+        let largest = RowAsk {
+            iterations: 1,
+            ..RowAsk::of(&sweep, bytes, Rank::FIRST)
+        };
+        let Some(row) = measure_row(communicators, &largest) else {
+            return;
+        };
         watcher.row(&row);
         rows.push(row);
     }
     watcher.tail(collective, rows.get(begun..).unwrap_or_default());
 }
 
-#[expect(clippy::cast_precision_loss, reason = "bytes of a buffer are exact in 53 bits")]
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "bytes of a buffer are exact in 53 bits"
+)]
 fn as_f64(bytes: u64) -> f64 {
     bytes as f64
 }
@@ -88,7 +108,10 @@ const COUNTERS_TIMEOUT: Duration = Duration::from_secs(10);
 /// # Errors
 /// One line: the first node whose counters could not be read.
 pub(super) fn read_counters(cluster: &mut Cluster) -> Result<ClusterCounters, String> {
-    read_counters_of(cluster, &|_| true).into_iter().map(|(_, counted)| counted).collect()
+    read_counters_of(cluster, &|_| true)
+        .into_iter()
+        .map(|(_, counted)| counted)
+        .collect()
 }
 
 /// The same for the `wanted` nodes; each with its counters, or why they could not be read.
@@ -96,7 +119,11 @@ pub(super) fn read_counters_of(
     cluster: &mut Cluster,
     wanted: &dyn Fn(usize) -> bool,
 ) -> Vec<(usize, Result<Vec<RdmaCounters>, String>)> {
-    let replies = cluster.execute(|node| wanted(node).then_some(Order::Count), COUNTERS_TIMEOUT, false);
+    let replies = cluster.execute(
+        |node| wanted(node).then_some(Order::Count),
+        COUNTERS_TIMEOUT,
+        false,
+    );
     let one = |(node, reply): (usize, NodeReply)| {
         let named = |why: String| format!("node {}: {why}", cluster.name(node));
         let counted = match reply {
@@ -144,10 +171,16 @@ pub(super) fn measure_all_rails(
         bytes: (RAILS_BYTES, RAILS_BYTES),
         start: RESTART_TIMEOUT,
     };
-    let sweep = Sweep { iterations: RAILS_ITERATIONS, ..Sweep::standard(Collective::AllReduce).at(RAILS_BYTES) };
+    let sweep = Sweep {
+        iterations: RAILS_ITERATIONS,
+        ..Sweep::standard(Collective::AllReduce).at(RAILS_BYTES)
+    };
     let all = (0..cluster.len()).collect();
     let mut communicators = Communicators::start(cluster, vec![all], &config);
-    let row = measure_row(&mut communicators, &RowAsk::of(&sweep, RAILS_BYTES, Rank::FIRST));
+    let row = measure_row(
+        &mut communicators,
+        &RowAsk::of(&sweep, RAILS_BYTES, Rank::FIRST),
+    );
     let Some(communicator) = communicators.list.pop() else {
         return Err(error("there is no communicator".to_owned()));
     };
@@ -162,20 +195,36 @@ pub(super) fn measure_all_rails(
     }
     let after = read_counters(cluster).map_err(error)?;
     let bytes = RAILS_BYTES.saturating_mul(RAILS_ITERATIONS.into());
-    Ok(AllRailsResult { gb_s: row.busbw(&row.out_of_place), bytes, counts: [before, after] })
+    Ok(AllRailsResult {
+        gb_s: row.busbw(&row.out_of_place),
+        bytes,
+        counts: [before, after],
+    })
 }
 
 /// The size of the measurement of a pair, bytes.
 const PAIR_BYTES: u64 = 32 << 20;
 
 /// Measures the pairs of each round at the same time.
-pub(super) fn measure_rounds(cluster: &mut Cluster, rounds: &[Round], kind: NetworkKind) -> Vec<Measurement> {
+pub(super) fn measure_rounds(
+    cluster: &mut Cluster,
+    rounds: &[Round],
+    kind: NetworkKind,
+) -> Vec<Measurement> {
     let mut all = Vec::new();
-    let sweep = Sweep { iterations: 5, ..Sweep::standard(Collective::AllReduce).at(PAIR_BYTES) };
+    let sweep = Sweep {
+        iterations: 5,
+        ..Sweep::standard(Collective::AllReduce).at(PAIR_BYTES)
+    };
     for round in rounds {
         let rail = (kind != NetworkKind::Socket).then_some(round.rail);
-        let config =
-            CommunicatorConfig { kind, rail, merge: None, bytes: (PAIR_BYTES, PAIR_BYTES), start: RESTART_TIMEOUT };
+        let config = CommunicatorConfig {
+            kind,
+            rail,
+            merge: None,
+            bytes: (PAIR_BYTES, PAIR_BYTES),
+            start: RESTART_TIMEOUT,
+        };
         let nodes = round.pairs.iter().map(|(a, b)| vec![*a, *b]).collect();
         let mut communicators = Communicators::start(cluster, nodes, &config);
         let rows = communicators.row(&RowAsk::of(&sweep, PAIR_BYTES, Rank::FIRST));
@@ -185,7 +234,11 @@ pub(super) fn measure_rounds(cluster: &mut Cluster, rounds: &[Round], kind: Netw
                 Some(row) => MeasurementResult::Rate(row.busbw(&row.out_of_place)),
                 None => MeasurementResult::NoTransfer,
             };
-            all.push(Measurement { pair: *pair, rail: round.rail, result });
+            all.push(Measurement {
+                pair: *pair,
+                rail: round.rail,
+                result,
+            });
         }
     }
     all
@@ -200,10 +253,20 @@ pub(super) fn performance_text(rows: &[Row]) -> String {
     };
     let text = |collective: Collective| {
         let (rate, bytes) = best(collective);
-        format!("{collective} {rate:.2} GB/s at {}", outcome::text::size(bytes))
+        format!(
+            "{collective} {rate:.2} GB/s at {}",
+            outcome::text::size(bytes)
+        )
     };
-    let least = of(Collective::AllReduce).map(|row| row.out_of_place.us).next().unwrap_or_default();
-    format!("{}, {}, {least:.1} us", text(Collective::AllGather), text(Collective::AllReduce))
+    let least = of(Collective::AllReduce)
+        .map(|row| row.out_of_place.us)
+        .next()
+        .unwrap_or_default();
+    format!(
+        "{}, {}, {least:.1} us",
+        text(Collective::AllGather),
+        text(Collective::AllReduce)
+    )
 }
 
 /// The collective of `firstlight nccl --nodes`: all its sizes over the network that NCCL chooses.
@@ -226,16 +289,25 @@ pub fn run_collective(
         start: FIRST_START_TIMEOUT,
     };
     let mut communicators = Communicators::start(cluster, vec![all], &config);
-    if let Some(communicator) = communicators.list.first().filter(|communicator| communicator.stop.is_none()) {
+    if let Some(communicator) = communicators
+        .list
+        .first()
+        .filter(|communicator| communicator.stop.is_none())
+    {
         watcher.head(communicators.cluster(), communicator, sweep);
     }
     let mut rows = Vec::new();
     for bytes in sizes {
-        let Some(row) = measure_row(&mut communicators, &RowAsk::of(sweep, *bytes, root)) else { break };
+        let Some(row) = measure_row(&mut communicators, &RowAsk::of(sweep, *bytes, root)) else {
+            break;
+        };
         watcher.row(&row);
         rows.push(row);
     }
-    let stop = communicators.list.pop().and_then(|communicator| communicator.stop);
+    let stop = communicators
+        .list
+        .pop()
+        .and_then(|communicator| communicator.stop);
     drop(communicators);
     match stop {
         Some(stop) => match stop_findings(&stop, cluster).pop() {

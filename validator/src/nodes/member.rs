@@ -74,26 +74,49 @@ pub fn serve(
     let Link { mut to, from } = link;
     let abandoned = Arc::new(AtomicBool::new(false));
     let orders = receive_orders(from, Arc::clone(&abandoned))?;
-    let mut member = Member { local, find, address: None, ranks: None, verbs: VerbsProcess::default(), abandoned };
+    let mut member = Member {
+        local,
+        find,
+        address: None,
+        ranks: None,
+        verbs: VerbsProcess::default(),
+        abandoned,
+    };
     let mut work = || {
         loop {
             let Numbered { number, what } = orders.recv().map_err(|_| LinkError::Gone)??;
             on_order(&what);
             let reply = match what {
                 Order::End(ending) => {
-                    return Ok(MemberResult { ending: *ending, interface: member.interface() });
+                    return Ok(MemberResult {
+                        ending: *ending,
+                        interface: member.interface(),
+                    });
                 }
                 Order::TurnedAway(finding) => {
                     let (status, findings) = (contract::status::NOT_DONE, vec![*finding]);
-                    let ending = Ending { status, findings, network: None };
-                    return Ok(MemberResult { ending, interface: member.interface() });
+                    let ending = Ending {
+                        status,
+                        findings,
+                        network: None,
+                    };
+                    return Ok(MemberResult {
+                        ending,
+                        interface: member.interface(),
+                    });
                 }
                 order => member.execute(order).unwrap_or_else(Reply::Failed),
             };
             if matches!(reply, Reply::Failed(_)) {
                 member.ranks = None;
             }
-            if let Err(error) = to.send(&Numbered { number, what: reply }, SEND_TIMEOUT) {
+            if let Err(error) = to.send(
+                &Numbered {
+                    number,
+                    what: reply,
+                },
+                SEND_TIMEOUT,
+            ) {
                 return Err(first_error(&orders).unwrap_or(error));
             }
         }
@@ -122,7 +145,9 @@ fn receive_orders(
             }
         }
     };
-    thread::Builder::new().name("orders".to_owned()).spawn(work)?;
+    thread::Builder::new()
+        .name("orders".to_owned())
+        .spawn(work)?;
     Ok(orders)
 }
 
@@ -152,17 +177,26 @@ impl Member<'_> {
                 Ok(Reply::Done)
             }
             (Order::Open(open), _) => self.open(&open),
-            (Order::Join(id), Some((ranks, within))) => {
-                ranks.join_part(&id, *within).map(|()| Reply::Done).map_err(failure)
-            }
+            (Order::Join(id), Some((ranks, within))) => ranks
+                .join_part(&id, *within)
+                .map(|()| Reply::Done)
+                .map_err(failure),
             (Order::Row(ask, seeds, room), Some((ranks, _))) => {
                 let done = ranks.row_part(&ask, seeds, room).map_err(failure)?;
                 Ok(Reply::Row(Box::new(done)))
             }
             (Order::Log, Some((ranks, _))) => Ok(Reply::Log(connection_lines(&ranks.output()))),
             (Order::Rdma(ask), _) => {
-                let NodeResources { rails, library_path, .. } = self.local;
-                Ok(Reply::Rdma(Box::new(self.verbs.answer(*ask, rails, library_path))))
+                let NodeResources {
+                    rails,
+                    library_path,
+                    ..
+                } = self.local;
+                Ok(Reply::Rdma(Box::new(self.verbs.answer(
+                    *ask,
+                    rails,
+                    library_path,
+                ))))
             }
             (Order::Count, _) => Ok(Reply::Counted(self.read_counters())),
             (Order::Close, ranks) => {
@@ -176,12 +210,24 @@ impl Member<'_> {
 
     /// The network interface of NCCL's sockets: the user's choice, or the one over which the nodes have met.
     fn interface(&self) -> Result<String, String> {
-        self.local.interface.clone().map_or_else(|| (self.find)(self.address), Ok)
+        self.local
+            .interface
+            .clone()
+            .map_or_else(|| (self.find)(self.address), Ok)
     }
 
     fn read_counters(&self) -> Result<Vec<RdmaCounters>, String> {
-        let NodeResources { rdma_root, rails, .. } = self.local;
-        let of = |rail: &Rail| read_counters(rdma_root, &rail.device, rail.port.into(), rail.interface.as_deref());
+        let NodeResources {
+            rdma_root, rails, ..
+        } = self.local;
+        let of = |rail: &Rail| {
+            read_counters(
+                rdma_root,
+                &rail.device,
+                rail.port.into(),
+                rail.interface.as_deref(),
+            )
+        };
         rails.iter().map(of).collect()
     }
 
@@ -199,11 +245,19 @@ impl Member<'_> {
 }
 
 fn broken_failure(text: String) -> Failure {
-    Failure { kind: TroubleKind::Broken, text, lines: Vec::new() }
+    Failure {
+        kind: TroubleKind::Broken,
+        text,
+        lines: Vec::new(),
+    }
 }
 
 fn failure(trouble: Trouble) -> Failure {
-    Failure { kind: trouble.kind, text: trouble.text, lines: trouble.diagnosis }
+    Failure {
+        kind: trouble.kind,
+        text: trouble.text,
+        lines: trouble.diagnosis,
+    }
 }
 
 fn setup(local: &NodeResources, open: &Open, interface: String) -> Setup {
@@ -228,14 +282,19 @@ fn setup(local: &NodeResources, open: &Open, interface: String) -> Setup {
         room: open.room,
         library_path: local.library_path.clone(),
         library: local.nccl.clone(),
-        part: Some(CommunicatorPart { first: open.first, ranks: open.ranks, network }),
+        part: Some(CommunicatorPart {
+            first: open.first,
+            ranks: open.ranks,
+            network,
+        }),
     }
 }
 
 /// NCCL's lines about rings and connections, and its warnings.
 fn connection_lines(output: &str) -> String {
-    let wanted =
-        |line: &&str| line.contains(" Channel ") || line.contains("NCCL WARN") || line.contains("NCCL version");
+    let wanted = |line: &&str| {
+        line.contains(" Channel ") || line.contains("NCCL WARN") || line.contains("NCCL version")
+    };
     let mut text = String::new();
     for line in output.lines().filter(wanted) {
         if text.len().saturating_add(line.len()) > MAX_LOG_BYTES {

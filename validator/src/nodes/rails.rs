@@ -5,7 +5,9 @@ use super::blame::{Network, blame_findings, infer, retry_rounds, rounds};
 use super::card::switches;
 use super::cluster::Cluster;
 use super::judge::{RailBytes, idle_rails, lost_node_finding, port_error_findings};
-use super::measure::{AllRailsResult, ClusterCounters, measure_all_rails, measure_rounds, read_counters};
+use super::measure::{
+    AllRailsResult, ClusterCounters, measure_all_rails, measure_rounds, read_counters,
+};
 use super::watcher::TestInfo;
 use crate::nccl::advice::LEAST_GAIN;
 use crate::nccl::ranks::NetworkKind;
@@ -48,20 +50,36 @@ pub(super) struct RailResults {
 
 /// The name of a port: `node1 mlx5_0:1`
 pub(super) fn port_name(cluster: &Cluster, node: usize, rail: usize) -> String {
-    let hca = cluster.card(node).and_then(|card| card.hcas.get(rail)).map_or("", String::as_str);
+    let hca = cluster
+        .card(node)
+        .and_then(|card| card.hcas.get(rail))
+        .map_or("", String::as_str);
     format!("{} {hca}", cluster.name(node))
 }
 
 /// The number of rails that all nodes have.
 pub(super) fn rail_count(cluster: &Cluster) -> usize {
-    cluster.cards().iter().map(|card| card.hcas.len()).min().unwrap_or_default()
+    cluster
+        .cards()
+        .iter()
+        .map(|card| card.hcas.len())
+        .min()
+        .unwrap_or_default()
 }
 
 /// Measures all rails together, with NCCL merging them and without. `kind`: the best network that has passed.
-pub(super) fn test_all_rails(cluster: &mut Cluster, kind: NetworkKind, found: &mut RailResults) -> Judgement {
+pub(super) fn test_all_rails(
+    cluster: &mut Cluster,
+    kind: NetworkKind,
+    found: &mut RailResults,
+) -> Judgement {
     let rails = rail_count(cluster);
     if rails < 2 {
-        let what = if rails == 0 { "no node has an RDMA port that is ACTIVE" } else { "there is one rail" };
+        let what = if rails == 0 {
+            "no node has an RDMA port that is ACTIVE"
+        } else {
+            "there is one rail"
+        };
         return Judgement::not_applicable(what);
     }
     if !matches!(kind, NetworkKind::Rdma | NetworkKind::Gdr) {
@@ -70,7 +88,9 @@ pub(super) fn test_all_rails(cluster: &mut Cluster, kind: NetworkKind, found: &m
     match missing_counters(cluster, rails) {
         Ok(None) => {}
         Ok(Some(judgement)) => return judgement,
-        Err(why) => return Judgement::by(Code::NodesRail.finding(Severity::Error, Subject::Nodes, why)),
+        Err(why) => {
+            return Judgement::by(Code::NodesRail.finding(Severity::Error, Subject::Nodes, why));
+        }
     }
     let both = [false, true].map(|merge| measure_all_rails(cluster, kind, merge));
     let [Ok(apart), Ok(together)] = both else {
@@ -78,12 +98,24 @@ pub(super) fn test_all_rails(cluster: &mut Cluster, kind: NetworkKind, found: &m
         return Judgement::summed_up(String::new, findings);
     };
     found.merge = merge_gain(apart.gb_s, together.gb_s);
-    let used = if together.gb_s > apart.gb_s { &together } else { &apart };
-    let parts: Vec<_> = (0..cluster.len()).map(|node| rail_bytes(cluster, used, node, rails)).collect();
-    let (findings, idle) = idle_rails(&parts, used.bytes, &|node, rail| port_name(cluster, node, rail));
+    let used = if together.gb_s > apart.gb_s {
+        &together
+    } else {
+        &apart
+    };
+    let parts: Vec<_> = (0..cluster.len())
+        .map(|node| rail_bytes(cluster, used, node, rails))
+        .collect();
+    let (findings, idle) = idle_rails(&parts, used.bytes, &|node, rail| {
+        port_name(cluster, node, rail)
+    });
     found.idle.extend(idle);
     let good = || {
-        let least = parts.iter().filter_map(|part| part.least()).min_by(f64::total_cmp).unwrap_or_default();
+        let least = parts
+            .iter()
+            .filter_map(|part| part.least())
+            .min_by(f64::total_cmp)
+            .unwrap_or_default();
         format!(
             "{} carry their shares, the least {:.0} % of all bytes; {:.2} GB/s with NCCL_IB_MERGE_NICS=1, {:.2} GB/s with 0",
             count(rails, "rail"),
@@ -101,9 +133,16 @@ fn missing_counters(cluster: &mut Cluster, rails: usize) -> Result<Option<Judgem
     let hardware = |bytes: &Option<Bytes>| bytes.is_some_and(|bytes| bytes.hardware);
     let mut findings = Vec::new();
     for (node, ports) in counts.iter().enumerate() {
-        for (rail, counted) in ports.iter().take(rails).enumerate().filter(|(_, c)| !hardware(&c.bytes)) {
+        for (rail, counted) in ports
+            .iter()
+            .take(rails)
+            .enumerate()
+            .filter(|(_, c)| !hardware(&c.bytes))
+        {
             let name = port_name(cluster, node, rail);
-            let is_card = cluster.card(node).is_some_and(|card| card.gbit_s.get(rail).is_some_and(Option::is_some));
+            let is_card = cluster
+                .card(node)
+                .is_some_and(|card| card.gbit_s.get(rail).is_some_and(Option::is_some));
             if !is_card && counted.bytes.is_some() {
                 let why = format!("{name} is RoCE in software, which has no counters of its own");
                 return Ok(Some(Judgement::not_applicable(why)));
@@ -122,20 +161,38 @@ pub(super) fn no_counters_finding(name: &str) -> Finding {
 
 /// The choice that is faster by more than 5 %, and its gain as a factor.
 fn merge_gain(apart: f64, together: f64) -> Option<(bool, f64)> {
-    let (merge, ratio) = if together > apart { (true, together / apart) } else { (false, apart / together) };
+    let (merge, ratio) = if together > apart {
+        (true, together / apart)
+    } else {
+        (false, apart / together)
+    };
     (ratio.is_finite() && ratio > LEAST_GAIN).then_some((merge, ratio))
 }
 
 /// The bytes that each rail of a node carried, and its rate.
-fn rail_bytes(cluster: &Cluster, measured: &AllRailsResult, node: usize, rails: usize) -> RailBytes {
+fn rail_bytes(
+    cluster: &Cluster,
+    measured: &AllRailsResult,
+    node: usize,
+    rails: usize,
+) -> RailBytes {
     let of = |counts: &ClusterCounters, rail: usize| counts.get(node)?.get(rail)?.bytes;
     let [before, after] = &measured.counts;
     let since = |rail| {
         let (before, after) = (of(before, rail)?, of(after, rail)?);
         Some(after.since(&before))
     };
-    let carried = (0..rails).map(|rail| since(rail).unwrap_or_default()).collect();
-    RailBytes { node, carried, gbit_s: cluster.card(node).map(|card| card.gbit_s.clone()).unwrap_or_default() }
+    let carried = (0..rails)
+        .map(|rail| since(rail).unwrap_or_default())
+        .collect();
+    RailBytes {
+        node,
+        carried,
+        gbit_s: cluster
+            .card(node)
+            .map(|card| card.gbit_s.clone())
+            .unwrap_or_default(),
+    }
 }
 
 fn table(cluster: &Cluster, parts: &[RailBytes]) -> Table {
@@ -153,12 +210,24 @@ fn table(cluster: &Cluster, parts: &[RailBytes]) -> Table {
 
 /// Measures all pairs of nodes in rounds, then the suspects again, and judges them.
 pub(super) fn test_pairs(cluster: &mut Cluster, kind: NetworkKind) -> Judgement {
-    let rails = if kind == NetworkKind::Socket { 1 } else { rail_count(cluster).max(1) };
+    let rails = if kind == NetworkKind::Socket {
+        1
+    } else {
+        rail_count(cluster).max(1)
+    };
     let (known, names, without) = match switches(&cluster.cards(), rails) {
         Ok(found) => (Some(found.of_ports), found.names, String::new()),
-        Err(why) => (None, Vec::new(), why.map(|why| format!("; {why}")).unwrap_or_default()),
+        Err(why) => (
+            None,
+            Vec::new(),
+            why.map(|why| format!("; {why}")).unwrap_or_default(),
+        ),
     };
-    let network = Network { nodes: cluster.len(), rails, leaves: known };
+    let network = Network {
+        nodes: cluster.len(),
+        rails,
+        leaves: known,
+    };
     let first = measure_rounds(cluster, &rounds(network.nodes, rails), kind);
     let before = infer(&network, &first, &[], None);
     let retried = measure_rounds(cluster, &retry_rounds(&before), kind);
@@ -169,9 +238,15 @@ pub(super) fn test_pairs(cluster: &mut Cluster, kind: NetworkKind) -> Judgement 
     let inference = infer(&network, &first, &retried, None);
     let leaf = |leaf: usize| names.get(leaf).cloned().unwrap_or_else(|| leaf.to_string());
     let findings = blame_findings(&inference, &|node| cluster.name(node), &leaf);
-    let usual = inference.usual_gb_s.map_or_else(|| "no rate".to_owned(), |rate| format!("{rate:.2} GB/s"));
+    let usual = inference
+        .usual_gb_s
+        .map_or_else(|| "no rate".to_owned(), |rate| format!("{rate:.2} GB/s"));
     let good = || {
-        let switches = if names.is_empty() { String::new() } else { format!(" and {} leaf switches", names.len()) };
+        let switches = if names.is_empty() {
+            String::new()
+        } else {
+            format!(" and {} leaf switches", names.len())
+        };
         format!(
             "{} pairs on {rails} rails{switches}: {usual} usual, none below {:.0} % of that{without}",
             first.len() / rails,
@@ -182,9 +257,13 @@ pub(super) fn test_pairs(cluster: &mut Cluster, kind: NetworkKind) -> Judgement 
 }
 
 /// The errors that ports have counted since `before`.
-pub(super) fn test_port_errors(cluster: &mut Cluster, before: &Result<ClusterCounters, String>) -> Judgement {
-    let unread =
-        |why: &String| Judgement::by(Code::NodesPortErrors.finding(Severity::Error, Subject::Nodes, why.clone()));
+pub(super) fn test_port_errors(
+    cluster: &mut Cluster,
+    before: &Result<ClusterCounters, String>,
+) -> Judgement {
+    let unread = |why: &String| {
+        Judgement::by(Code::NodesPortErrors.finding(Severity::Error, Subject::Nodes, why.clone()))
+    };
     let before = match before {
         Ok(before) => before,
         Err(why) => return unread(why),
@@ -193,14 +272,28 @@ pub(super) fn test_port_errors(cluster: &mut Cluster, before: &Result<ClusterCou
         Ok(after) => after,
         Err(why) => return unread(&why),
     };
-    let known: usize = after.iter().flatten().map(|counted| counted.errors.len()).sum();
+    let known: usize = after
+        .iter()
+        .flatten()
+        .map(|counted| counted.errors.len())
+        .sum();
     let ports: usize = after.iter().map(Vec::len).sum();
     if known == 0 {
         let none = "no node has an RDMA port that is ACTIVE";
-        return Judgement::not_applicable(if ports == 0 { none } else { "no RDMA port counts errors" });
+        return Judgement::not_applicable(if ports == 0 {
+            none
+        } else {
+            "no RDMA port counts errors"
+        });
     }
-    let findings = port_error_findings(before, &after, &|node, rail| port_name(cluster, node, rail));
-    let good = || format!("{known} counters of {}: none has grown", count(ports, "port"));
+    let findings =
+        port_error_findings(before, &after, &|node, rail| port_name(cluster, node, rail));
+    let good = || {
+        format!(
+            "{known} counters of {}: none has grown",
+            count(ports, "port")
+        )
+    };
     Judgement::summed_up(good, findings)
 }
 
@@ -212,7 +305,13 @@ mod tests {
     fn merging_is_chosen_only_where_one_of_both_gains_more_than_5_percent() {
         assert_eq!(merge_gain(10.0, 16.0), Some((true, 1.6)));
         assert_eq!(merge_gain(16.0, 10.0), Some((false, 1.6)));
-        for (apart, together) in [(10.0, 10.5), (10.5, 10.0), (0.0, 10.0), (0.0, 0.0), (f64::NAN, 1.0)] {
+        for (apart, together) in [
+            (10.0, 10.5),
+            (10.5, 10.0),
+            (0.0, 10.0),
+            (0.0, 0.0),
+            (f64::NAN, 1.0),
+        ] {
             assert_eq!(merge_gain(apart, together), None, "{apart} {together}");
         }
     }

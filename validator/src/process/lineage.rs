@@ -22,7 +22,10 @@ pub(crate) const VISIBLE_DEVICES: &str = "CUDA_VISIBLE_DEVICES";
 
 /// The visible GPUs that the parent set for this process; a user's own setting does not count.
 pub(crate) fn visible_devices() -> Option<String> {
-    ANCESTORS.get().filter(|ancestors| !ancestors.is_empty()).and_then(|_| std::env::var(VISIBLE_DEVICES).ok())
+    ANCESTORS
+        .get()
+        .filter(|ancestors| !ancestors.is_empty())
+        .and_then(|_| std::env::var(VISIBLE_DEVICES).ok())
 }
 
 /// From now on this process ends when any of its ancestors ends. The last one in the list is its parent.
@@ -33,7 +36,8 @@ pub(crate) fn watch_ancestors(ancestors: &[i32]) -> io::Result<()> {
     let mut watched = Vec::new();
     for number in ancestors {
         let pid = Pid::from_raw(*number).filter(|pid| pid.as_raw_nonzero().get() > 0);
-        let pid = pid.ok_or_else(|| io::Error::other(format!("{OPTION} {number}: not a process id")))?;
+        let pid =
+            pid.ok_or_else(|| io::Error::other(format!("{OPTION} {number}: not a process id")))?;
         match pidfd_open(pid, PidfdFlags::empty()) {
             Ok(process) => watched.push(process),
             Err(Errno::SRCH) => kill_self(),
@@ -49,7 +53,9 @@ pub(crate) fn watch_ancestors(ancestors: &[i32]) -> io::Result<()> {
     // It is set once, by the first command of this process.
     let _ = ANCESTORS.set(ancestors.to_vec());
     if !watched.is_empty() {
-        thread::Builder::new().name("lineage".to_owned()).spawn(move || wait_for_first_exit(&watched))?;
+        thread::Builder::new()
+            .name("lineage".to_owned())
+            .spawn(move || wait_for_first_exit(&watched))?;
     }
     Ok(())
 }
@@ -64,7 +70,10 @@ pub(crate) fn add_ancestors(command: &mut Command) {
 
 fn wait_for_first_exit(processes: &[OwnedFd]) {
     loop {
-        let mut polled: Vec<_> = processes.iter().map(|p| PollFd::new(p, PollFlags::IN)).collect();
+        let mut polled: Vec<_> = processes
+            .iter()
+            .map(|p| PollFd::new(p, PollFlags::IN))
+            .collect();
         match poll(&mut polled, None) {
             Ok(0) | Err(Errno::INTR) => {}
             Ok(_) => kill_self(),

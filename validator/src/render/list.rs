@@ -47,13 +47,19 @@ impl From<&Test> for Entry {
 /// All tests as data.
 #[must_use]
 pub fn list() -> List {
-    List { schema: "firstlight.list/1", tests: ALL.iter().map(|t| Entry::from(*t)).collect() }
+    List {
+        schema: "firstlight.list/1",
+        tests: ALL.iter().map(|t| Entry::from(*t)).collect(),
+    }
 }
 
 /// All tests as text.
 #[must_use]
 pub fn text(list: &List) -> String {
-    let mut text = format!("{:<15} {:<10} {:<9} {:<9} a pass proves that\n", "test", "level", "deadline", "mandatory");
+    let mut text = format!(
+        "{:<15} {:<10} {:<9} {:<9} a pass proves that\n",
+        "test", "level", "deadline", "mandatory"
+    );
     for test in &list.tests {
         let mandatory = if test.mandatory { "yes" } else { "no" };
         let level = test.level.to_string();

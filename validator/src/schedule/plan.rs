@@ -35,14 +35,21 @@ impl Plan {
         // A GPU is occupied whether it sends or receives, so the two directions of a matching are two
         // matchings.
         let both = |round: Vec<Pair>| [round.clone(), round.into_iter().map(Pair::back).collect()];
-        let offers = circle(routes.gpus().len()).into_iter().flat_map(both).flatten();
+        let offers = circle(routes.gpus().len())
+            .into_iter()
+            .flat_map(both)
+            .flatten();
         Self::first_fit(routes, true, offers)
     }
 
     /// Every pair is one transfer, in both directions at once.
     #[must_use]
     pub fn unordered(routes: &Routes) -> Self {
-        Self::first_fit(routes, false, circle(routes.gpus().len()).into_iter().flatten())
+        Self::first_fit(
+            routes,
+            false,
+            circle(routes.gpus().len()).into_iter().flatten(),
+        )
     }
 
     fn first_fit(routes: &Routes, ordered: bool, offers: impl Iterator<Item = Pair>) -> Self {
@@ -52,11 +59,19 @@ impl Plan {
             let needs = ids.set_of(routes, pair);
             match rounds.iter_mut().find(|round| round.is_free(&needs)) {
                 Some(round) => round.take(pair, &needs),
-                None => rounds.push(Round { pairs: vec![pair], used: needs }),
+                None => rounds.push(Round {
+                    pairs: vec![pair],
+                    used: needs,
+                }),
             }
         }
         let rounds = rounds.into_iter().map(Round::sorted).collect();
-        Self { gpus: routes.gpus().to_vec(), ordered, rounds, shared: shared(routes, ordered) }
+        Self {
+            gpus: routes.gpus().to_vec(),
+            ordered,
+            rounds,
+            shared: shared(routes, ordered),
+        }
     }
 
     /// The number of transfers.
@@ -98,12 +113,18 @@ struct Round {
 
 impl Round {
     fn is_free(&self, needs: &ResourceSet) -> bool {
-        self.used.iter().zip(needs).all(|(used, need)| used & need == 0)
+        self.used
+            .iter()
+            .zip(needs)
+            .all(|(used, need)| used & need == 0)
     }
 
     fn take(&mut self, pair: Pair, needs: &ResourceSet) {
         self.pairs.push(pair);
-        self.used.iter_mut().zip(needs).for_each(|(used, need)| *used |= need);
+        self.used
+            .iter_mut()
+            .zip(needs)
+            .for_each(|(used, need)| *used |= need);
     }
 
     fn sorted(mut self) -> Vec<Pair> {
@@ -130,9 +151,16 @@ fn shared(routes: &Routes, ordered: bool) -> Vec<Shared> {
     let mut shared: Vec<_> = users
         .into_iter()
         .filter(|(_, (pairs, ends))| !ends.is_empty() && matters(*pairs, ends.len()))
-        .map(|(resource, (pairs, _))| Shared { resource: resource.clone(), pairs })
+        .map(|(resource, (pairs, _))| Shared {
+            resource: resource.clone(),
+            pairs,
+        })
         .collect();
-    shared.sort_by(|a, b| b.pairs.cmp(&a.pairs).then_with(|| a.resource.cmp(&b.resource)));
+    shared.sort_by(|a, b| {
+        b.pairs
+            .cmp(&a.pairs)
+            .then_with(|| a.resource.cmp(&b.resource))
+    });
     shared
 }
 
@@ -142,17 +170,25 @@ fn shared(routes: &Routes, ordered: bool) -> Vec<Shared> {
 pub(crate) fn circle(gpus: usize) -> Vec<Vec<Pair>> {
     // One GPU keeps its seat and the others move around it by one seat a round; with an odd number an empty
     // seat is kept.
-    let Some(seats) = gpus.checked_next_multiple_of(2).and_then(|m| m.checked_sub(1)) else {
+    let Some(seats) = gpus
+        .checked_next_multiple_of(2)
+        .and_then(|m| m.checked_sub(1))
+    else {
         return Vec::new();
     };
-    (0..seats).map(|round| matching(gpus, seats, round)).collect()
+    (0..seats)
+        .map(|round| matching(gpus, seats, round))
+        .collect()
 }
 
 fn matching(gpus: usize, seats: usize, round: usize) -> Vec<Pair> {
     let facing = |k: usize| Pair::of((round + k) % seats, (round + seats - k) % seats);
     let still = Pair::of(round, seats);
     let pairs = std::iter::once(still).chain((1..=seats / 2).map(facing));
-    pairs.map(Pair::sorted).filter(|p| p.to.index() < gpus).collect()
+    pairs
+        .map(Pair::sorted)
+        .filter(|p| p.to.index() < gpus)
+        .collect()
 }
 
 #[cfg(test)]

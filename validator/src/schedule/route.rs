@@ -79,14 +79,26 @@ impl Routes {
         let routes = Self::of(gpus, |pair, a, b| {
             let ends = [Resource::Gpu(pair.from), Resource::Gpu(pair.to)];
             if let Some(links) = nvlinks.get(&(a.min(b), a.max(b))).filter(|n| **n > 0) {
-                return Ok(Route { kind: RouteKind::NvLink(*links), resources: BTreeSet::from(ends) });
+                return Ok(Route {
+                    kind: RouteKind::NvLink(*links),
+                    resources: BTreeSet::from(ends),
+                });
             }
             let path = between(&tree, a, b).ok_or(NoRoute { pair, a, b })?;
             let resources = ends.into_iter().chain(crossed(&tree, &path)).collect();
-            Ok(Route { kind: RouteKind::Pcie { kind: path.kind, raw_gb_s: path.raw_gb_s }, resources })
+            Ok(Route {
+                kind: RouteKind::Pcie {
+                    kind: path.kind,
+                    raw_gb_s: path.raw_gb_s,
+                },
+                resources,
+            })
         })?;
         let above = |gpu: &Bdf| tree.above(*gpu).iter().map(|d| d.bdf).collect();
-        Ok(Self { above: gpus.iter().map(above).collect(), ..routes })
+        Ok(Self {
+            above: gpus.iter().map(above).collect(),
+            ..routes
+        })
     }
 
     /// The paths with peer access off: every copy goes through host memory, which all share. Also the plan
@@ -94,15 +106,25 @@ impl Routes {
     #[must_use]
     pub fn staged(gpus: &[Bdf]) -> Self {
         let staged = |pair: Pair, _, _| -> Result<Route, std::convert::Infallible> {
-            let shared = [Resource::Gpu(pair.from), Resource::Gpu(pair.to), Resource::Host];
-            Ok(Route { kind: RouteKind::Staged, resources: BTreeSet::from(shared) })
+            let shared = [
+                Resource::Gpu(pair.from),
+                Resource::Gpu(pair.to),
+                Resource::Host,
+            ];
+            Ok(Route {
+                kind: RouteKind::Staged,
+                resources: BTreeSet::from(shared),
+            })
         };
         match Self::of(gpus, staged) {
             Ok(routes) => routes,
         }
     }
 
-    fn of<E>(gpus: &[Bdf], mut route: impl FnMut(Pair, Bdf, Bdf) -> Result<Route, E>) -> Result<Self, E> {
+    fn of<E>(
+        gpus: &[Bdf],
+        mut route: impl FnMut(Pair, Bdf, Bdf) -> Result<Route, E>,
+    ) -> Result<Self, E> {
         let numbered = || gpus.iter().copied().enumerate();
         let mut routes = BTreeMap::new();
         for (from, a) in numbered() {
@@ -111,7 +133,11 @@ impl Routes {
                 routes.insert(pair, route(pair, a, b)?);
             }
         }
-        Ok(Self { gpus: gpus.to_vec(), above: Vec::new(), routes })
+        Ok(Self {
+            gpus: gpus.to_vec(),
+            above: Vec::new(),
+            routes,
+        })
     }
 
     /// The GPUs' addresses by number.
@@ -131,20 +157,35 @@ impl Routes {
     #[must_use]
     pub fn directed_resources(&self, pair: Pair) -> Vec<(&Resource, LinkDirection)> {
         let resources = self.get(pair).into_iter().flat_map(|r| &r.resources);
-        let directed = |r| self.directions(r, pair).into_iter().map(move |direction| (r, direction));
+        let directed = |r| {
+            self.directions(r, pair)
+                .into_iter()
+                .map(move |direction| (r, direction))
+        };
         resources.flat_map(directed).collect()
     }
 
     fn directions(&self, resource: &Resource, pair: Pair) -> Vec<LinkDirection> {
-        let over = |gpu: GpuId, port: &Bdf| self.above.get(gpu.index()).is_some_and(|ports| ports.contains(port));
+        let over = |gpu: GpuId, port: &Bdf| {
+            self.above
+                .get(gpu.index())
+                .is_some_and(|ports| ports.contains(port))
+        };
         let (up, down) = match resource {
             Resource::Gpu(n) => (*n == pair.from, *n == pair.to),
             Resource::Port(port) => (over(pair.from, port), over(pair.to, port)),
             _ => (false, false),
         };
-        let directions = [up.then_some(LinkDirection::Up), down.then_some(LinkDirection::Down)];
+        let directions = [
+            up.then_some(LinkDirection::Up),
+            down.then_some(LinkDirection::Down),
+        ];
         let directions: Vec<_> = directions.into_iter().flatten().collect();
-        if directions.is_empty() { vec![LinkDirection::Both] } else { directions }
+        if directions.is_empty() {
+            vec![LinkDirection::Both]
+        } else {
+            directions
+        }
     }
 
     pub(super) fn all(&self) -> impl Iterator<Item = &Route> {
@@ -176,11 +217,14 @@ fn crossed(tree: &Tree, path: &Path) -> BTreeSet<Resource> {
 /// ACS redirects the traffic to the root complex instead of directly to the peer.
 fn redirected(tree: &Tree, path: &Path) -> bool {
     let ports = path.ports.iter().filter_map(|p| tree.get(*p));
-    ports.filter_map(|p| p.acs.as_ref()).any(|acs| acs.ctrl & REDIRECT != 0)
+    ports
+        .filter_map(|p| p.acs.as_ref())
+        .any(|acs| acs.ctrl & REDIRECT != 0)
 }
 
 fn bridge(end: Option<&Device>) -> Resource {
-    end.and_then(|d| d.root_bus.clone()).map_or(Resource::Host, Resource::HostBridge)
+    end.and_then(|d| d.root_bus.clone())
+        .map_or(Resource::Host, Resource::HostBridge)
 }
 
 fn node(end: Option<&Device>) -> Resource {

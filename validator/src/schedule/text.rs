@@ -9,7 +9,11 @@ const NAMED: usize = 4;
 
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let kind = if self.ordered { "each direction alone" } else { "both directions at once" };
+        let kind = if self.ordered {
+            "each direction alone"
+        } else {
+            "both directions at once"
+        };
         let (pairs, rounds) = (self.transfers(), self.rounds.len());
         writeln!(
             f,
@@ -21,7 +25,11 @@ impl fmt::Display for Plan {
         if pairs > 0 {
             f.write_str(&self.shared_lines())?;
         }
-        for group in self.rounds.chunk_by(|a, b| a.len() == 1 && b.len() == 1).scan(1, numbered) {
+        for group in self
+            .rounds
+            .chunk_by(|a, b| a.len() == 1 && b.len() == 1)
+            .scan(1, numbered)
+        {
             f.write_str(&self.line(group))?;
         }
         Ok(())
@@ -60,7 +68,11 @@ impl Plan {
 
     fn line(&self, (first, rounds): Numbered<'_>) -> String {
         let arrow = if self.ordered { "->" } else { "<->" };
-        let pairs: Vec<_> = rounds.iter().flatten().map(|p| format!("{}{arrow}{}", p.from, p.to)).collect();
+        let pairs: Vec<_> = rounds
+            .iter()
+            .flatten()
+            .map(|p| format!("{}{arrow}{}", p.from, p.to))
+            .collect();
         let label = match rounds.len() {
             1 => format!("  round {first:<4} "),
             n => format!("  rounds {first} to {}, one pair each: ", first + n - 1),
@@ -70,5 +82,9 @@ impl Plan {
 }
 
 fn count(n: usize, word: &str) -> String {
-    if n == 1 { format!("1 {word}") } else { format!("{n} {word}s") }
+    if n == 1 {
+        format!("1 {word}")
+    } else {
+        format!("{n} {word}s")
+    }
 }

@@ -86,7 +86,9 @@ impl Kept {
             return value;
         }
         let made = Rc::new(make());
-        self.0.borrow_mut().insert(TypeId::of::<T>(), Rc::<T>::clone(&made));
+        self.0
+            .borrow_mut()
+            .insert(TypeId::of::<T>(), Rc::<T>::clone(&made));
         made
     }
 
@@ -124,7 +126,8 @@ impl TestContext {
         if let Some(closed) = self.not_declared_ready() {
             return Err(Box::new(closed));
         }
-        let failed = |error| gpu_fault::start_finding(error, || self.lacking_sva(), || self.unmanaged());
+        let failed =
+            |error| gpu_fault::start_finding(error, || self.lacking_sva(), || self.unmanaged());
         self.gpus.clique.get_or_init(open).as_ref().map_err(failed)
     }
 
@@ -132,7 +135,9 @@ impl TestContext {
     fn lacking_sva(&self) -> Option<String> {
         let fabric = self.fabric.as_ref().ok()?;
         let works = gpu_fault::may_share_page_tables(fabric) && self.nvml().is_ok();
-        works.then(|| sva::lacking(&self.root, self.identity.kernel.as_deref())).flatten()
+        works
+            .then(|| sva::lacking(&self.root, self.identity.kernel.as_deref()))
+            .flatten()
     }
 
     /// The program that is missing where NVSwitches need one, and the evidence; `None` in a container, which does not show
@@ -157,8 +162,13 @@ impl TestContext {
 
     /// The finding that the GPUs are in a mode of confidential computing and not declared ready: CUDA would not start.
     fn not_declared_ready(&self) -> Option<Finding> {
-        let mode = self.confidential().filter(|mode| mode.ready == Some(false))?;
-        let message = format!("the GPUs are not declared ready: {}", self.confidential_state(mode));
+        let mode = self
+            .confidential()
+            .filter(|mode| mode.ready == Some(false))?;
+        let message = format!(
+            "the GPUs are not declared ready: {}",
+            self.confidential_state(mode)
+        );
         let finding = Code::CcUnsupported.finding(Severity::Error, Subject::Machine, message);
         Some(finding.because(Reason::Confidential(ConfidentialCase::NotReady)))
     }
@@ -166,9 +176,14 @@ impl TestContext {
     /// What NVML and the kernel say about confidential computing, in words.
     pub(in crate::suite) fn confidential_state(&self, mode: Confidential) -> String {
         let guest = confidential::guest(&self.root, self.log.as_deref().unwrap_or_default());
-        let guest =
-            guest.map_or("not known to be a confidential guest".to_owned(), |kind| format!("a guest of {kind}"));
-        let mode = if mode.protected_pcie { "protected PCIe" } else { "confidential computing" };
+        let guest = guest.map_or("not known to be a confidential guest".to_owned(), |kind| {
+            format!("a guest of {kind}")
+        });
+        let mode = if mode.protected_pcie {
+            "protected PCIe"
+        } else {
+            "confidential computing"
+        };
         format!("NVML says that {mode} is on, and the machine is {guest}")
     }
 
@@ -188,7 +203,8 @@ impl TestContext {
         if self.is_recorded() {
             return Err(RECORDED.to_owned());
         }
-        self.start_timeout().map_or(Ok(()), |stuck| Err(stuck.message.to_string()))
+        self.start_timeout()
+            .map_or(Ok(()), |stuck| Err(stuck.message.to_string()))
     }
 
     /// Whether the machine was read from recorded files and no library simulates its GPUs.
@@ -205,7 +221,11 @@ impl TestContext {
     /// The time left until the running test's deadline.
     #[must_use]
     pub fn time_left(&self) -> Option<Duration> {
-        Some(self.deadline.get()?.saturating_duration_since(Instant::now()))
+        Some(
+            self.deadline
+                .get()?
+                .saturating_duration_since(Instant::now()),
+        )
     }
 
     /// Reports the current activity to the parent, which names it if this process hangs or dies.
@@ -222,7 +242,12 @@ impl TestContext {
     /// A matrix that an earlier test measured; `None` when it did not.
     #[must_use]
     pub fn matrix(&self, id: &str, metric: Metric) -> Option<Matrix> {
-        self.matrices.borrow().get(id)?.iter().find(|matrix| matrix.metric() == Some(metric)).cloned()
+        self.matrices
+            .borrow()
+            .get(id)?
+            .iter()
+            .find(|matrix| matrix.metric() == Some(metric))
+            .cloned()
     }
 
     /// Why a test with GPUs has nothing to do: no GPU, no driver, or a machine that was read from recorded files
@@ -242,14 +267,22 @@ impl TestContext {
         }
         if let Some(why) = self.nvml_hang() {
             let message = format!("not run, because the driver does not answer: {why}");
-            return Err(Box::new(Code::NvmlTimeout.finding(Severity::Error, Subject::Machine, message)));
+            return Err(Box::new(Code::NvmlTimeout.finding(
+                Severity::Error,
+                Subject::Machine,
+                message,
+            )));
         }
         if !pairs {
             return Ok(None);
         }
         let there = self.fabric()?.gpus.len();
         // Where CUDA does not start, the test that needs it reports that.
-        let seen = if there < 2 { there } else { self.clique().map_or(there, |clique| clique.gpus.len()) };
+        let seen = if there < 2 {
+            there
+        } else {
+            self.clique().map_or(there, |clique| clique.gpus.len())
+        };
         Ok(no_pair(there, seen).map(Judgement::not_applicable))
     }
 
@@ -291,10 +324,14 @@ impl TestContext {
             return Ok(Some(Judgement::not_applicable("no NVIDIA GPU")));
         }
         let fabric = self.fabric()?;
-        let passed =
-            fabric.devices.iter().filter(|d| fabric.gpus.contains(&d.bdf) && d.pass_through_driver().is_some());
+        let passed = fabric
+            .devices
+            .iter()
+            .filter(|d| fabric.gpus.contains(&d.bdf) && d.pass_through_driver().is_some());
         if passed.count() >= fabric.gpus.len() {
-            return Ok(Some(Judgement::not_applicable("all GPUs are passed to virtual machines")));
+            return Ok(Some(Judgement::not_applicable(
+                "all GPUs are passed to virtual machines",
+            )));
         }
         let none = || Judgement::not_applicable("no NVIDIA driver is loaded; see the test driver");
         Ok(known(&self.nvidia.loaded)?.is_none().then(none))
@@ -303,8 +340,13 @@ impl TestContext {
     /// The finding that the driver's start did not end; then every call into the driver may hang as well.
     fn start_timeout(&self) -> Option<Finding> {
         let account = self.nvidia.account.as_ref().ok()?.as_ref()?;
-        let found = account::findings(account).into_iter().find(|finding| finding.is(Code::DriverTimeout))?;
-        let message = format!("not run, because the driver does not answer: {}", found.message);
+        let found = account::findings(account)
+            .into_iter()
+            .find(|finding| finding.is(Code::DriverTimeout))?;
+        let message = format!(
+            "not run, because the driver does not answer: {}",
+            found.message
+        );
         Some(Code::DriverTimeout.finding(Severity::Error, &found.subject, message))
     }
 
@@ -323,13 +365,17 @@ fn no_pair(there: usize, seen: usize) -> Option<String> {
     match (there, seen) {
         (_, 2..) => None,
         (0 | 1, _) => Some("one GPU: there is no pair".to_owned()),
-        _ => Some(format!("CUDA has {seen} of {there} GPUs, see the test cuda: there is no pair")),
+        _ => Some(format!(
+            "CUDA has {seen} of {there} GPUs, see the test cuda: there is no pair"
+        )),
     }
 }
 
 /// The value that was read, or `SYS-UNREADABLE` with the file and the reason.
 pub(super) fn known<T>(read: &ReadResult<T>) -> Result<&T, Box<Finding>> {
-    read.as_ref().map_err(|why| Box::new(Code::SysUnreadable.finding(Severity::Error, Subject::Machine, why)))
+    read.as_ref().map_err(|why| {
+        Box::new(Code::SysUnreadable.finding(Severity::Error, Subject::Machine, why))
+    })
 }
 
 /// `SYS-UNREADABLE`: a test cannot judge because `path` could not be read.
@@ -345,13 +391,23 @@ mod tests {
     #[test]
     fn what_a_test_keeps_is_made_once_and_each_type_has_its_own() {
         let kept = Kept::default();
-        assert_eq!((*kept.get_or_make(|| 1_u8), *kept.get_or_make(|| 2_u8), *kept.get::<u16>()), (1, 1, 0));
+        assert_eq!(
+            (
+                *kept.get_or_make(|| 1_u8),
+                *kept.get_or_make(|| 2_u8),
+                *kept.get::<u16>()
+            ),
+            (1, 1, 0)
+        );
     }
 
     #[test]
     fn gpus_missing_from_cuda_form_no_pair() {
         assert_eq!(no_pair(1, 1).unwrap(), "one GPU: there is no pair");
-        assert_eq!(no_pair(2, 1).unwrap(), "CUDA has 1 of 2 GPUs, see the test cuda: there is no pair");
+        assert_eq!(
+            no_pair(2, 1).unwrap(),
+            "CUDA has 1 of 2 GPUs, see the test cuda: there is no pair"
+        );
         assert_eq!((no_pair(8, 7), no_pair(2, 2)), (None, None));
     }
 }

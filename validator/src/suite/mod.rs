@@ -73,11 +73,19 @@ impl Test {
     #[must_use]
     pub fn time_limit(&self, gpus: usize, asked: &Validate) -> Duration {
         if self.level == Level::Acceptance {
-            return self.deadline.saturating_add(Duration::from_secs(asked.acceptance_s));
+            return self
+                .deadline
+                .saturating_add(Duration::from_secs(asked.acceptance_s));
         }
         let pairs = gpus.saturating_mul(gpus.saturating_sub(1));
-        let times = u32::try_from(pairs.div_ceil(PAIRS_OF_8)).unwrap_or(u32::MAX).max(1);
-        if self.group == Group::Gpu { self.deadline.saturating_mul(times) } else { self.deadline }
+        let times = u32::try_from(pairs.div_ceil(PAIRS_OF_8))
+            .unwrap_or(u32::MAX)
+            .max(1);
+        if self.group == Group::Gpu {
+            self.deadline.saturating_mul(times)
+        } else {
+            self.deadline
+        }
     }
 }
 
@@ -165,21 +173,35 @@ pub use shared::gpu_snapshots::{MIN_CRC, NVML_HANGS};
 /// # Errors
 /// NVML's error, or that it does not answer in time.
 pub fn gpu_states(fabric: Option<&Fabric>) -> Result<Vec<GpuStatus>, String> {
-    shared::gpu_snapshots::query_status(shared::gpu_snapshots::PROBE_LIMIT, shared::gpu_snapshots::driver_gpus(fabric))
+    shared::gpu_snapshots::query_status(
+        shared::gpu_snapshots::PROBE_LIMIT,
+        shared::gpu_snapshots::driver_gpus(fabric),
+    )
 }
 
 /// The tests that this configuration requires because no other test can judge what it expects.
 #[must_use]
 pub const fn demanded(expect: &Expect) -> &'static [&'static str] {
-    if expect.golden { &[test::IMAGE.id] } else { &[] }
+    if expect.golden {
+        &[test::IMAGE.id]
+    } else {
+        &[]
+    }
 }
 
 /// The tests that run at every level because of the GPUs here. Between GeForce RTX 30, kernels that use their peers' memory
 /// directly were seen to give wrong sums while copies and NCCL were right (noonghunna/club-3090, issue 922).
 #[must_use]
 pub fn needed_by(fabric: &Fabric) -> &'static [&'static str] {
-    let gpus = fabric.devices.iter().filter(|device| fabric.gpus.contains(&device.bdf));
-    if gpus.filter(|gpu| shared::peer_mechanism::is_geforce_ampere(gpu)).count() > 1 {
+    let gpus = fabric
+        .devices
+        .iter()
+        .filter(|device| fabric.gpus.contains(&device.bdf));
+    if gpus
+        .filter(|gpu| shared::peer_mechanism::is_geforce_ampere(gpu))
+        .count()
+        > 1
+    {
         &[test::P2P_ALLREDUCE.id]
     } else {
         &[]
@@ -202,7 +224,11 @@ pub fn ids() -> Vec<&'static str> {
 
 /// The ids of the tests with such properties, in order.
 pub fn ids_of(with: impl Fn(&Properties) -> bool) -> Vec<&'static str> {
-    ALL.iter().map(|test| test.about).filter(|about| with(about)).map(|about| about.id).collect()
+    ALL.iter()
+        .map(|test| test.about)
+        .filter(|about| with(about))
+        .map(|about| about.id)
+        .collect()
 }
 
 /// The test with that id.
@@ -233,19 +259,41 @@ mod tests {
         assert_eq!(rows.iter().collect::<BTreeSet<_>>(), ids().iter().collect());
         assert_eq!(rows.len(), ALL.len());
         let ruled_out = Code::ALL.iter().flat_map(|code| code.row().ruled_out_by);
-        assert_eq!(ruled_out.map(|row| row.id).collect::<BTreeSet<_>>(), ids().into_iter().collect());
+        assert_eq!(
+            ruled_out.map(|row| row.id).collect::<BTreeSet<_>>(),
+            ids().into_iter().collect()
+        );
     }
 
     #[test]
     fn each_gpu_by_itself_and_what_adds_load_are_apart_from_what_has_peers() {
         for test in ALL {
-            assert!(!(test.about.each_gpu && step_of(test).is_some()), "{}", test.id());
-            assert!(!test.about.full_load || test.level == Level::Acceptance, "{}", test.id());
+            assert!(
+                !(test.about.each_gpu && step_of(test).is_some()),
+                "{}",
+                test.id()
+            );
+            assert!(
+                !test.about.full_load || test.level == Level::Acceptance,
+                "{}",
+                test.id()
+            );
             assert!(!test.about.proves_peers || test.mandatory, "{}", test.id());
         }
-        let peers: Vec<_> = ALL.iter().filter(|t| step_of(t) == Some(Step::PeerWrite)).map(|t| t.id()).collect();
-        let from_first = ids().into_iter().skip_while(|id| *id != test::P2P_CAPABILITY.id);
-        assert_eq!(peers, from_first.filter(|id| *id != test::HOST_BANDWIDTH.id).collect::<Vec<_>>());
+        let peers: Vec<_> = ALL
+            .iter()
+            .filter(|t| step_of(t) == Some(Step::PeerWrite))
+            .map(|t| t.id())
+            .collect();
+        let from_first = ids()
+            .into_iter()
+            .skip_while(|id| *id != test::P2P_CAPABILITY.id);
+        assert_eq!(
+            peers,
+            from_first
+                .filter(|id| *id != test::HOST_BANDWIDTH.id)
+                .collect::<Vec<_>>()
+        );
     }
 
     #[test]
@@ -256,7 +304,11 @@ mod tests {
     #[test]
     fn every_test_says_what_a_pass_proves() {
         for test in ALL {
-            assert!(test.proves.len() > 20 && !test.proves.ends_with('.'), "{}", test.id());
+            assert!(
+                test.proves.len() > 20 && !test.proves.ends_with('.'),
+                "{}",
+                test.id()
+            );
             assert!(!test.title.is_empty() && !test.deadline.is_zero());
         }
     }

@@ -88,13 +88,19 @@ pub struct Activity {
 impl Activity {
     /// Something with one pair of GPUs, which begins with its name.
     pub(in crate::suite) fn of_pair(pair: Pair, what: impl Display) -> Self {
-        Self { what: format!("{pair}: {what}"), pair: Some(pair) }
+        Self {
+            what: format!("{pair}: {what}"),
+            pair: Some(pair),
+        }
     }
 }
 
 impl<T: Into<String>> From<T> for Activity {
     fn from(what: T) -> Self {
-        Self { what: what.into(), pair: None }
+        Self {
+            what: what.into(),
+            pair: None,
+        }
     }
 }
 

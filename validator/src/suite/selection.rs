@@ -26,10 +26,18 @@ impl TestPlan {
     pub fn groups(&self, asked: &Validate) -> Vec<(Level, Vec<&'static Test>)> {
         let level = |test: &Test| {
             let named = asked.only.iter().any(|id| id == test.id());
-            if named { asked.level.max(test.level) } else { asked.level }
+            if named {
+                asked.level.max(test.level)
+            } else {
+                asked.level
+            }
         };
-        let alike = self.run.chunk_by(|a, b| (a.group, level(a)) == (b.group, level(b)));
-        alike.filter_map(|tests| Some((level(tests.first()?), tests.to_vec()))).collect()
+        let alike = self
+            .run
+            .chunk_by(|a, b| (a.group, level(a)) == (b.group, level(b)));
+        alike
+            .filter_map(|tests| Some((level(tests.first()?), tests.to_vec())))
+            .collect()
     }
 }
 
@@ -39,12 +47,14 @@ pub fn plan(config: &Config, fabric: Option<&Fabric>) -> TestPlan {
     let (asked, demanded) = (&config.validate, demanded(&config.expect));
     let needed = fabric.map_or(&[][..], needed_by);
     match &asked.scope {
-        Scope::Machine | Scope::Gpus(_) => {
-            TestPlan { scope: asked.scope.clone(), ..among(asked, demanded, needed, |_| true) }
-        }
-        Scope::Fabric => {
-            TestPlan { scope: Scope::Fabric, ..among(asked, demanded, &[], |test| test.group == Group::Host) }
-        }
+        Scope::Machine | Scope::Gpus(_) => TestPlan {
+            scope: asked.scope.clone(),
+            ..among(asked, demanded, needed, |_| true)
+        },
+        Scope::Fabric => TestPlan {
+            scope: Scope::Fabric,
+            ..among(asked, demanded, &[], |test| test.group == Group::Host)
+        },
         Scope::Only(ids) => selection(asked, &ids.iter().map(String::as_str).collect::<Vec<_>>()),
     }
 }
@@ -54,16 +64,25 @@ pub fn plan(config: &Config, fabric: Option<&Fabric>) -> TestPlan {
 #[must_use]
 pub fn selection(asked: &Validate, ids: &[&str]) -> TestPlan {
     let mut plan = among(asked, &[], &[], |test| ids.contains(&test.id()));
-    let due = plan.run.iter().chain(plan.left_out.iter().map(|(test, _)| test));
+    let due = plan
+        .run
+        .iter()
+        .chain(plan.left_out.iter().map(|(test, _)| test));
     plan.scope = Scope::Only(due.map(|test| test.id().to_owned()).collect());
     plan
 }
 
-fn among(asked: &Validate, demanded: &[&str], needed: &[&str], wanted: impl Fn(&Test) -> bool) -> TestPlan {
+fn among(
+    asked: &Validate,
+    demanded: &[&str],
+    needed: &[&str],
+    wanted: impl Fn(&Test) -> bool,
+) -> TestPlan {
     let mut plan = TestPlan::default();
     let is_demanded = |test: &Test| demanded.contains(&test.id());
     let named = |test: &Test, ids: &[String]| ids.iter().any(|id| id == test.id());
-    let is_due = |test: &Test| is_demanded(test) || needed.contains(&test.id()) || named(test, &asked.only);
+    let is_due =
+        |test: &Test| is_demanded(test) || needed.contains(&test.id()) || named(test, &asked.only);
     let due = |test: &Test| test.level <= asked.level || is_due(test);
     for test in ALL.iter().copied().filter(|test| due(test) && wanted(test)) {
         let left_out = if !asked.only.is_empty() && !named(test, &asked.only) {
@@ -96,16 +115,29 @@ mod tests {
 
     fn ids(only: &[&str], skip: &[&str]) -> (Vec<&'static str>, Vec<&'static str>) {
         let words = |ids: &[&str]| ids.iter().map(|i| (*i).to_owned()).collect();
-        let plan = plan(&asking(|v| (v.only, v.skip) = (words(only), words(skip))), None);
-        (plan.run.iter().map(|t| t.id()).collect(), plan.left_out.iter().map(|(t, _)| t.id()).collect())
+        let plan = plan(
+            &asking(|v| (v.only, v.skip) = (words(only), words(skip))),
+            None,
+        );
+        (
+            plan.run.iter().map(|t| t.id()).collect(),
+            plan.left_out.iter().map(|(t, _)| t.id()).collect(),
+        )
     }
 
     #[test]
     fn all_tests_of_the_level_run_in_suite_order() {
-        let standard = ALL.iter().filter(|t| t.level <= Level::Standard).map(|t| t.id()).collect();
+        let standard = ALL
+            .iter()
+            .filter(|t| t.level <= Level::Standard)
+            .map(|t| t.id())
+            .collect();
         assert_eq!(ids(&[], &[]), (standard, vec![]));
         let full = plan(&asking(|v| v.level = Level::Acceptance), None);
-        assert_eq!(full.run.iter().map(|t| t.id()).collect::<Vec<_>>(), suite::ids());
+        assert_eq!(
+            full.run.iter().map(|t| t.id()).collect::<Vec<_>>(),
+            suite::ids()
+        );
         let quick = plan(&asking(|v| v.level = Level::Quick), None);
         assert!(quick.run.iter().all(|t| t.level == Level::Quick) && !quick.run.is_empty());
     }
@@ -122,12 +154,23 @@ mod tests {
     fn a_test_requested_by_name_runs_at_every_level() {
         for level in [Level::Quick, Level::Standard, Level::Full] {
             for test in ALL {
-                let plan = plan(&asking(|v| (v.level, v.only) = (level, vec![test.id().into()])), None);
-                assert_eq!(plan.run.iter().map(|t| t.id()).collect::<Vec<_>>(), [test.id()], "{level}");
+                let plan = plan(
+                    &asking(|v| (v.level, v.only) = (level, vec![test.id().into()])),
+                    None,
+                );
+                assert_eq!(
+                    plan.run.iter().map(|t| t.id()).collect::<Vec<_>>(),
+                    [test.id()],
+                    "{level}"
+                );
             }
         }
         let skipped = asking(|v| {
-            (v.level, v.only, v.skip) = (Level::Quick, vec!["p2p-soak".into()], vec!["p2p-soak".into()]);
+            (v.level, v.only, v.skip) = (
+                Level::Quick,
+                vec!["p2p-soak".into()],
+                vec!["p2p-soak".into()],
+            );
         });
         assert!(plan(&skipped, None).run.is_empty());
     }
@@ -140,7 +183,14 @@ mod tests {
         config.expect.golden = true;
         assert!(runs(&config));
         config.validate.skip = vec!["image".into()];
-        assert_eq!(plan(&config, None).left_out.iter().map(|(t, _)| t.id()).collect::<Vec<_>>(), ["image"]);
+        assert_eq!(
+            plan(&config, None)
+                .left_out
+                .iter()
+                .map(|(t, _)| t.id())
+                .collect::<Vec<_>>(),
+            ["image"]
+        );
         config.expect.golden = false;
         assert!(plan(&config, None).left_out.is_empty());
     }
@@ -157,10 +207,20 @@ mod tests {
         let runs = |devices: &[&str], change: fn(&mut Validate)| {
             let mut config = asking(|v| v.level = Level::Quick);
             change(&mut config.validate);
-            plan(&config, Some(&machine(devices))).run.iter().any(|t| t.id() == "p2p-allreduce")
+            plan(&config, Some(&machine(devices)))
+                .run
+                .iter()
+                .any(|t| t.id() == "p2p-allreduce")
         };
-        assert!(runs(&["0x2204", "0x2203"], |_| ()) && runs(&["0x2684", "0x2204", "0x2503"], |_| ()));
-        for others in [&["0x2684", "0x2684"][..], &["0x2204"], &["0x2204", "0x2684"], &["0x2230", "0x2230"]] {
+        assert!(
+            runs(&["0x2204", "0x2203"], |_| ()) && runs(&["0x2684", "0x2204", "0x2503"], |_| ())
+        );
+        for others in [
+            &["0x2684", "0x2684"][..],
+            &["0x2204"],
+            &["0x2204", "0x2684"],
+            &["0x2230", "0x2230"],
+        ] {
             assert!(!runs(others, |_| ()), "{others:?}");
         }
         let pair = &["0x2204", "0x2204"];
@@ -174,7 +234,13 @@ mod tests {
         let all = Config::default().validate;
         let plan = selection(&all, &["acs", "links"]);
         assert_eq!((plan.run.len(), plan.left_out.len()), (2, 0));
-        let skipping = selection(&Validate { skip: vec!["acs".into(), "iommu".into()], ..all }, &["acs", "links"]);
+        let skipping = selection(
+            &Validate {
+                skip: vec!["acs".into(), "iommu".into()],
+                ..all
+            },
+            &["acs", "links"],
+        );
         assert_eq!((skipping.run.len(), skipping.left_out.len()), (1, 1));
     }
 
@@ -182,13 +248,19 @@ mod tests {
     fn a_group_is_one_list() {
         let asked = Config::default();
         let groups = plan(&asked, None).groups(&asked.validate);
-        assert_eq!(groups.iter().map(|(_, g)| g[0].group).collect::<Vec<_>>(), [Group::Host, Group::Gpu]);
+        assert_eq!(
+            groups.iter().map(|(_, g)| g[0].group).collect::<Vec<_>>(),
+            [Group::Host, Group::Gpu]
+        );
         assert!(TestPlan::default().groups(&asked.validate).is_empty());
     }
 
     #[test]
-    fn a_test_requested_by_name_is_as_thorough_as_its_own_level_and_the_others_as_the_requested_level() {
-        let only = ["acs", "image", "cuda", "nccl-types", "p2p-soak"].map(str::to_owned).to_vec();
+    fn a_test_requested_by_name_is_as_thorough_as_its_own_level_and_the_others_as_the_requested_level()
+     {
+        let only = ["acs", "image", "cuda", "nccl-types", "p2p-soak"]
+            .map(str::to_owned)
+            .to_vec();
         let asked = asking(|v| (v.level, v.only) = (Level::Quick, only));
         for (level, tests) in plan(&asked, None).groups(&asked.validate) {
             assert!(tests.iter().all(|test| test.level == level), "{level}");

@@ -6,7 +6,9 @@
 use crate::machine::{Machine, Run, codes, firstlight, run_of, standard, test};
 use crate::publish::{REPORT, Workspace, names};
 use nix::errno::Errno;
-use nix::sys::fanotify::{EventFFlags, Fanotify, FanotifyResponse, InitFlags, MarkFlags, MaskFlags, Response};
+use nix::sys::fanotify::{
+    EventFFlags, Fanotify, FanotifyResponse, InitFlags, MarkFlags, MaskFlags, Response,
+};
 use rustix::fs::CWD;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -22,15 +24,24 @@ fn a_full_partition_is_one_line_and_keeps_what_it_has() {
     let disk = Disk::of(&place);
     let at = disk.at.clone();
     assert_eq!(place.publish(&["--partition", &at]).status, 0);
-    let fill = Command::new("dd").args(["if=/dev/zero", &format!("of={at}/rest"), "bs=512"]).output().unwrap();
+    let fill = Command::new("dd")
+        .args(["if=/dev/zero", &format!("of={at}/rest"), "bs=512"])
+        .output()
+        .unwrap();
     assert!(!fill.status.success());
     let long = REPORT.replace('}', &format!(",\"x\":\"{}\"}}", "x".repeat(4000)));
     fs::write(place.path("report.json"), long).unwrap();
     let done = place.publish(&["--partition", &at, "--keep", "1"]);
     let line = "partition: not kept: reports/: no room for 4089 bytes; nothing was removed: delete files there\n";
     assert_eq!((done.out.as_str(), done.status), (line, 2));
-    assert_eq!(names(format!("{at}/reports")), ["000001-20261120T100000Z-FAIL.json"]);
-    assert_eq!(fs::read_to_string(format!("{at}/reports/000001-20261120T100000Z-FAIL.json")).unwrap(), REPORT);
+    assert_eq!(
+        names(format!("{at}/reports")),
+        ["000001-20261120T100000Z-FAIL.json"]
+    );
+    assert_eq!(
+        fs::read_to_string(format!("{at}/reports/000001-20261120T100000Z-FAIL.json")).unwrap(),
+        REPORT
+    );
 }
 
 /// A small mounted file system; unmounted when dropped. Needs root.
@@ -43,10 +54,25 @@ impl Disk {
         let (file, at) = (place.path("disk"), place.path("mounted"));
         fs::create_dir(&at).unwrap();
         let options = ["-q", "-t", "ext4", "-O", "^has_journal", "-b", "1024"];
-        let made = Command::new("mke2fs").args(options).args([&file, "512k"]).output().unwrap();
-        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-        let mounted = Command::new("mount").args(["-o", "loop", &file, &at]).output().unwrap();
-        assert!(mounted.status.success(), "{}", String::from_utf8_lossy(&mounted.stderr));
+        let made = Command::new("mke2fs")
+            .args(options)
+            .args([&file, "512k"])
+            .output()
+            .unwrap();
+        assert!(
+            made.status.success(),
+            "{}",
+            String::from_utf8_lossy(&made.stderr)
+        );
+        let mounted = Command::new("mount")
+            .args(["-o", "loop", &file, &at])
+            .output()
+            .unwrap();
+        assert!(
+            mounted.status.success(),
+            "{}",
+            String::from_utf8_lossy(&mounted.stderr)
+        );
         Self { at }
     }
 }
@@ -61,15 +87,25 @@ impl Drop for Disk {
 fn a_mounted_device_is_found_by_its_name() {
     let place = Workspace::new();
     let disk = Disk::of(&place);
-    let (mounts, at) = (fs::read_to_string("/proc/self/mounts").unwrap(), fs::canonicalize(&disk.at).unwrap());
-    let device = mounts.lines().find(|l| l.split(' ').nth(1) == at.to_str()).unwrap();
+    let (mounts, at) = (
+        fs::read_to_string("/proc/self/mounts").unwrap(),
+        fs::canonicalize(&disk.at).unwrap(),
+    );
+    let device = mounts
+        .lines()
+        .find(|l| l.split(' ').nth(1) == at.to_str())
+        .unwrap();
     let device = device.split(' ').next().unwrap();
     let done = place.publish(&["--partition", device]);
     assert_eq!(done.status, 0, "{}", done.out);
     assert_eq!(names(format!("{}/reports", disk.at)).len(), 1);
     drop(disk);
     let done = place.publish(&["--partition", "/dev/null"]);
-    assert!(done.out.contains("/dev/null and not mounted: mount it"), "{}", done.out);
+    assert!(
+        done.out.contains("/dev/null and not mounted: mount it"),
+        "{}",
+        done.out
+    );
 }
 
 /// The ACPI table.
@@ -82,13 +118,24 @@ fn hanging() -> (Machine, Fanotify) {
     let flags = InitFlags::FAN_CLASS_CONTENT | InitFlags::FAN_CLOEXEC | InitFlags::FAN_NONBLOCK;
     let group = Fanotify::init(flags, EventFFlags::O_RDONLY | EventFFlags::O_CLOEXEC).unwrap();
     let table = machine.at(TABLE);
-    group.mark(MarkFlags::FAN_MARK_ADD, MaskFlags::FAN_OPEN_PERM, CWD, Some(&table)).unwrap();
+    group
+        .mark(
+            MarkFlags::FAN_MARK_ADD,
+            MaskFlags::FAN_OPEN_PERM,
+            CWD,
+            Some(&table),
+        )
+        .unwrap();
     (machine, group)
 }
 
 fn start(machine: &Machine, words: &str) -> Child {
     let mut command = machine.program(&format!("--set expect.gpus=0 {words} validate --json -"));
-    command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap()
 }
 
 /// The next process that wants to open the table, once the kernel reports it; `allowed`, or left to wait.
@@ -98,7 +145,8 @@ fn asked(group: &Fanotify, allowed: bool) -> i32 {
         match group.read_events() {
             Ok(events) if !events.is_empty() => {
                 if allowed {
-                    let answer = FanotifyResponse::new(events[0].fd().unwrap(), Response::FAN_ALLOW);
+                    let answer =
+                        FanotifyResponse::new(events[0].fd().unwrap(), Response::FAN_ALLOW);
                     group.write_response(answer).unwrap();
                 }
                 return events[0].pid();
@@ -114,8 +162,12 @@ fn asked(group: &Fanotify, allowed: bool) -> i32 {
 fn hang(group: &Fanotify, parent: &Child) -> Pid {
     asked(group, true);
     let worker = asked(group, false);
-    let children: Vec<_> = processes().filter(|(_, parent_of)| *parent_of == parent.id()).collect();
-    let &[(child, _)] = &children[..] else { panic!("one worker: {children:?}") };
+    let children: Vec<_> = processes()
+        .filter(|(_, parent_of)| *parent_of == parent.id())
+        .collect();
+    let &[(child, _)] = &children[..] else {
+        panic!("one worker: {children:?}")
+    };
     assert_eq!(u32::try_from(worker), Ok(child));
     Pid::from_raw(worker).unwrap()
 }
@@ -126,7 +178,13 @@ fn processes() -> impl Iterator<Item = (u32, u32)> {
         let pid = entry.unwrap().file_name().to_str()?.parse().ok()?;
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
         // `1234 (name) S 1230 ..`: the name may contain anything; the last parenthesis ends it.
-        let parent = stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()?;
+        let parent = stat
+            .rsplit_once(')')?
+            .1
+            .split_whitespace()
+            .nth(1)?
+            .parse()
+            .ok()?;
         Some((pid, parent))
     })
 }
@@ -151,7 +209,13 @@ fn a_worker_killed_by_a_signal_is_an_error_of_its_test_and_the_others_go_on() {
     let (run, report) = end(child);
     assert_eq!((run.status, report["verdict"].as_str()), (2, Some("ERROR")));
     assert_eq!(codes(&report, "cpus"), ["TEST-CRASHED"]);
-    assert!(test(&report, "cpus")["summary"].as_str().unwrap().contains("SIGABRT"), "{report}");
+    assert!(
+        test(&report, "cpus")["summary"]
+            .as_str()
+            .unwrap()
+            .contains("SIGABRT"),
+        "{report}"
+    );
     for id in ["fabric", "cmdline", "gpus", "drivers"] {
         assert_eq!(outcome(&report, id), "pass", "{id}");
     }
@@ -166,10 +230,23 @@ fn a_worker_that_hangs_is_stopped_and_what_did_not_start_is_an_error_too() {
         scope.spawn(|| asked(&group, true));
         machine.report_within(1)
     });
-    assert!(start.elapsed() < Duration::from_secs(50), "{:?}", start.elapsed());
+    assert!(
+        start.elapsed() < Duration::from_secs(50),
+        "{:?}",
+        start.elapsed()
+    );
     assert_eq!(codes(&report, "cpus"), ["TEST-TIMEOUT"]);
-    assert_eq!((outcome(&report, "cmdline"), outcome(&report, "gpus")), ("pass", "error"));
-    assert!(test(&report, "gpus")["summary"].as_str().unwrap().starts_with("not started"), "{report}");
+    assert_eq!(
+        (outcome(&report, "cmdline"), outcome(&report, "gpus")),
+        ("pass", "error")
+    );
+    assert!(
+        test(&report, "gpus")["summary"]
+            .as_str()
+            .unwrap()
+            .starts_with("not started"),
+        "{report}"
+    );
 }
 
 #[test]
@@ -177,8 +254,15 @@ fn a_fault_that_the_kernel_logs_while_tests_run_is_in_the_report_once() {
     let (machine, group) = hanging();
     let child = start(&machine, "");
     let worker = hang(&group, &child);
-    let mut log = fs::OpenOptions::new().append(true).open(machine.at("dev/kmsg")).unwrap();
-    writeln!(log, "3,2,9,-;NVRM: Xid (PCI:0000:41:00): 79, GPU has fallen off the bus.").unwrap();
+    let mut log = fs::OpenOptions::new()
+        .append(true)
+        .open(machine.at("dev/kmsg"))
+        .unwrap();
+    writeln!(
+        log,
+        "3,2,9,-;NVRM: Xid (PCI:0000:41:00): 79, GPU has fallen off the bus."
+    )
+    .unwrap();
     kill_process(worker, Signal::KILL).unwrap();
     drop(group);
     let (_, report) = end(child);
@@ -188,7 +272,10 @@ fn a_fault_that_the_kernel_logs_while_tests_run_is_in_the_report_once() {
     let with: Vec<_> = standard().into_iter().filter(has_xid).collect();
     assert_eq!(with.len(), 1, "{report}");
     assert_ne!(outcome(&report, with[0]), "pass");
-    assert_eq!((outcome(&report, "gpus"), outcome(&report, "xid")), ("pass", "fail"));
+    assert_eq!(
+        (outcome(&report, "gpus"), outcome(&report, "xid")),
+        ("pass", "fail")
+    );
 }
 
 #[test]
@@ -221,20 +308,39 @@ fn a_signal_ends_the_worker_and_the_report_is_written_all_the_same() {
     for (signal, name, status) in [(Signal::INT, "SIGINT", 130), (Signal::TERM, "SIGTERM", 143)] {
         let (machine, group) = hanging();
         let file = machine.at("report.json");
-        let words = format!("--set expect.gpus=0 validate --json {} --text -", file.display());
+        let words = format!(
+            "--set expect.gpus=0 validate --json {} --text -",
+            file.display()
+        );
         let mut command = machine.program(&words);
-        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let child = command
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
         let worker = hang(&group, &child);
         let begun = Instant::now();
-        kill_process(Pid::from_raw(child.id().try_into().unwrap()).unwrap(), signal).unwrap();
+        kill_process(
+            Pid::from_raw(child.id().try_into().unwrap()).unwrap(),
+            signal,
+        )
+        .unwrap();
         let run = run_of(child.wait_with_output().unwrap());
         drop(group);
-        assert!(begun.elapsed() < Duration::from_secs(50), "{:?}", begun.elapsed());
+        assert!(
+            begun.elapsed() < Duration::from_secs(50),
+            "{:?}",
+            begun.elapsed()
+        );
         assert_eq!(run.status, status, "{}{}", run.out, run.err);
         gone_soon(worker.as_raw_nonzero().get().try_into().unwrap());
         let report: Value = serde_json::from_slice(&fs::read(file).unwrap()).unwrap();
         assert_eq!(report["verdict"], "ERROR");
-        for (id, doing) in [("cpus", "not ended"), ("gpus", "not started"), ("nccl", "not started")] {
+        for (id, doing) in [
+            ("cpus", "not ended"),
+            ("gpus", "not started"),
+            ("nccl", "not started"),
+        ] {
             assert_eq!(codes(&report, id), ["INTERRUPTED"], "{id}");
             let summary = format!("{doing}: {name} ended the run");
             assert_eq!(test(&report, id)["summary"], summary.as_str());
@@ -242,17 +348,35 @@ fn a_signal_ends_the_worker_and_the_report_is_written_all_the_same() {
         assert_eq!(outcome(&report, "cmdline"), "pass");
         assert_eq!(report["tests"].as_array().unwrap().len(), standard().len());
         let last = run.out.lines().last().unwrap();
-        assert!(last.starts_with("FIRSTLIGHT verdict=ERROR failed=cpus,gpus,") && last.contains(" codes=INTERRUPTED "));
+        assert!(
+            last.starts_with("FIRSTLIGHT verdict=ERROR failed=cpus,gpus,")
+                && last.contains(" codes=INTERRUPTED ")
+        );
     }
 }
 
 #[test]
 fn a_worker_that_is_asked_nonsense_says_so_and_ends() {
     let mut child = firstlight("worker");
-    let mut child = child.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    child.stdin.take().unwrap().write_all(b"{\"root\":3}").unwrap();
+    let mut child = child
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child
+        .stdin
+        .take()
+        .unwrap()
+        .write_all(b"{\"root\":3}")
+        .unwrap();
     let run = run_of(child.wait_with_output().unwrap());
-    assert_eq!((run.status, run.out.as_str(), run.err.lines().count()), (2, "", 1), "{}", run.err);
+    assert_eq!(
+        (run.status, run.out.as_str(), run.err.lines().count()),
+        (2, "", 1),
+        "{}",
+        run.err
+    );
 }
 
 impl Machine {

@@ -29,7 +29,13 @@ fn folder() -> Machine {
 }
 
 fn rendered(report: &Path, to: &str) -> Run {
-    run_of(firstlight("render").arg(report).args(["--to", to]).output().unwrap())
+    run_of(
+        firstlight("render")
+            .arg(report)
+            .args(["--to", to])
+            .output()
+            .unwrap(),
+    )
 }
 
 fn parsed(text: &str) -> Value {
@@ -40,18 +46,28 @@ fn parsed(text: &str) -> Value {
 fn an_earlier_report_keeps_its_answer_and_its_causes() {
     let folder = folder();
     for (name, text) in [("fail", FAIL), ("pass", PASS)] {
-        let (old, new) = (parsed(text), parsed(&fs::read_to_string(folder.at(&format!("new/{name}.json"))).unwrap()));
+        let (old, new) = (
+            parsed(text),
+            parsed(&fs::read_to_string(folder.at(&format!("new/{name}.json"))).unwrap()),
+        );
         assert_eq!(new["verdict"], old["verdict"]);
         // The answer may have more words than when the report was made, such as the worst pair.
         let answer = |report: &Value| report["answer"].as_str().unwrap().to_owned();
         assert!(answer(&new).starts_with(&answer(&old)), "{}", answer(&new));
         let causes = |report: &Value| {
             let all = report["causes"].as_array().unwrap().clone();
-            let keys = ["code", "severity", "says", "subject", "test", "pairs", "symptoms", "remedy"];
-            all.iter().map(|cause| keys.map(|key| cause[key].clone())).collect::<Vec<_>>()
+            let keys = [
+                "code", "severity", "says", "subject", "test", "pairs", "symptoms", "remedy",
+            ];
+            all.iter()
+                .map(|cause| keys.map(|key| cause[key].clone()))
+                .collect::<Vec<_>>()
         };
         assert_eq!(causes(&new), causes(&old));
-        assert_eq!(new["tests"].as_array().unwrap().len(), old["tests"].as_array().unwrap().len());
+        assert_eq!(
+            new["tests"].as_array().unwrap().len(),
+            old["tests"].as_array().unwrap().len()
+        );
     }
     assert_eq!(parsed(FAIL)["causes"].as_array().unwrap().len(), 2);
 }
@@ -70,16 +86,30 @@ fn an_earlier_report_is_shown_in_every_form() {
         assert!(old.out.contains(has), "{form}: {}", old.out);
         // What was added when it was read changes nothing of what is shown.
         let new = rendered(&folder.at("new/fail.json"), form).out;
-        assert_eq!(old.out.replace("/old/fail.json", "/new/fail.json"), new, "{form}");
+        assert_eq!(
+            old.out.replace("/old/fail.json", "/new/fail.json"),
+            new,
+            "{form}"
+        );
     }
 }
 
 #[test]
 fn earlier_and_new_reports_are_compared_with_each_other() {
     let folder = folder();
-    let all = run_of(firstlight("compare").arg(folder.at("old")).arg(folder.at("new")).output().unwrap());
+    let all = run_of(
+        firstlight("compare")
+            .arg(folder.at("old"))
+            .arg(folder.at("new"))
+            .output()
+            .unwrap(),
+    );
     assert_eq!((all.status, all.err.as_str()), (0, ""), "{}", all.out);
-    assert!(all.out.contains("\n4 files: ") && all.out.contains("first: P2P-WRONG-DATA"), "{}", all.out);
+    assert!(
+        all.out.contains("\n4 files: ") && all.out.contains("first: P2P-WRONG-DATA"),
+        "{}",
+        all.out
+    );
     for (saved, other) in [("old", "new"), ("new", "old")] {
         let base = folder.at(&format!("{saved}-base.json"));
         let made = run_of(
@@ -93,13 +123,24 @@ fn earlier_and_new_reports_are_compared_with_each_other() {
         assert_eq!(made.status, 0, "{}{}", made.out, made.err);
         let compared = |name: &str| {
             let report = folder.at(&format!("{other}/{name}.json"));
-            run_of(firstlight("baseline compare").arg(&base).arg(report).output().unwrap())
+            run_of(
+                firstlight("baseline compare")
+                    .arg(&base)
+                    .arg(report)
+                    .output()
+                    .unwrap(),
+            )
         };
         let same = compared("pass");
         assert_eq!(same.status, 0, "{}{}", same.out, same.err);
         // Its tests of speed did not run.
         let worse = compared("fail");
-        assert!(worse.status == 2 && worse.out.contains("BASELINE-MISSING"), "{}{}", worse.out, worse.err);
+        assert!(
+            worse.status == 2 && worse.out.contains("BASELINE-MISSING"),
+            "{}{}",
+            worse.out,
+            worse.err
+        );
     }
 }
 
@@ -110,8 +151,14 @@ fn the_schema_describes_what_earlier_reports_lack() {
     for (object, keys) in NEW_KEYS {
         for key in keys {
             let about = &entries[object]["properties"][key]["description"];
-            assert!(about.as_str().is_some_and(|text| text.len() > 10), "{object}.{key}: {about}");
-            assert!(!FAIL.contains(&format!("\"{key}\"")), "{key} is in an earlier report");
+            assert!(
+                about.as_str().is_some_and(|text| text.len() > 10),
+                "{object}.{key}: {about}"
+            );
+            assert!(
+                !FAIL.contains(&format!("\"{key}\"")),
+                "{key} is in an earlier report"
+            );
         }
     }
 }

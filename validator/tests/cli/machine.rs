@@ -23,7 +23,13 @@ impl Machine {
     /// Two processors, no PCI function, nothing wrong.
     pub(crate) fn small() -> Self {
         let machine = Self(tempfile::tempdir().unwrap());
-        for folder in ["sys/bus/pci/devices", "sys/class/iommu", "sys/kernel/iommu_groups", "sys/module", "dev"] {
+        for folder in [
+            "sys/bus/pci/devices",
+            "sys/class/iommu",
+            "sys/kernel/iommu_groups",
+            "sys/module",
+            "dev",
+        ] {
             fs::create_dir_all(machine.at(folder)).unwrap();
         }
         for name in ["possible", "present", "online"] {
@@ -53,7 +59,10 @@ impl Machine {
     /// The program on this machine, with `words` after its root.
     pub(crate) fn program(&self, words: &str) -> Command {
         let mut command = firstlight("");
-        command.arg("--root").arg(self.0.path()).args(words.split_whitespace());
+        command
+            .arg("--root")
+            .arg(self.0.path())
+            .args(words.split_whitespace());
         command
     }
 
@@ -96,11 +105,17 @@ pub(crate) fn standard() -> Vec<&'static str> {
 #[track_caller]
 pub(crate) fn test<'a>(report: &'a Value, id: &str) -> &'a Value {
     let tests = report["tests"].as_array().unwrap();
-    tests.iter().find(|t| t["id"] == id).unwrap_or_else(|| panic!("no test {id} in {report}"))
+    tests
+        .iter()
+        .find(|t| t["id"] == id)
+        .unwrap_or_else(|| panic!("no test {id} in {report}"))
 }
 
 /// The codes of a test's findings.
 pub(crate) fn codes(report: &Value, id: &str) -> Vec<String> {
     let findings = test(report, id)["findings"].as_array().unwrap();
-    findings.iter().map(|f| f["code"].as_str().unwrap().to_owned()).collect()
+    findings
+        .iter()
+        .map(|f| f["code"].as_str().unwrap().to_owned())
+        .collect()
 }

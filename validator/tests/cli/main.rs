@@ -30,7 +30,10 @@ mod schema;
 #[cfg(test)]
 #[cfg(test)]
 #[path = "../../../tests/src/servers.rs"]
-#[expect(unreachable_pub, reason = "the harness of the boots, whose file it is, exports it")]
+#[expect(
+    unreachable_pub,
+    reason = "the harness of the boots, whose file it is, exports it"
+)]
 mod servers;
 #[cfg(test)]
 mod setup;

@@ -34,9 +34,14 @@ fn holds(program: &str, option: &str, script: &str) {
         fs::write(folder.path().join(name), value.to_string()).unwrap();
         name.to_owned()
     };
-    let schema: Value = serde_json::from_str(&run_of(firstlight("schema").output().unwrap()).out).unwrap();
-    let report: Value =
-        serde_json::from_str(&Machine::modelled("epyc-8x4090").run("validate --scope fabric --json -").out).unwrap();
+    let schema: Value =
+        serde_json::from_str(&run_of(firstlight("schema").output().unwrap()).out).unwrap();
+    let report: Value = serde_json::from_str(
+        &Machine::modelled("epyc-8x4090")
+            .run("validate --scope fabric --json -")
+            .out,
+    )
+    .unwrap();
     let changed = |pointer: &str, value: Value| {
         let mut other = report.clone();
         *other.pointer_mut(pointer).unwrap() = value;
@@ -44,15 +49,27 @@ fn holds(program: &str, option: &str, script: &str) {
     };
     let mut files = vec![write("schema.json", &schema), write("report.json", &report)];
     files.push(write("verdict.json", &changed("/verdict", json!("MAYBE"))));
-    files.push(write("negative.json", &changed("/gpus/0/bar1_bytes", json!(-1))));
+    files.push(write(
+        "negative.json",
+        &changed("/gpus/0/bar1_bytes", json!(-1)),
+    ));
     files.push(write("word.json", &changed("/seconds", json!("fast"))));
     let said = run(program, option, script, folder.path(), &files);
     assert_eq!(said, "valid\nrefused\nrefused\nrefused\n");
 }
 
 fn run(program: &str, option: &str, script: &str, folder: &Path, files: &[String]) -> String {
-    let output = Command::new(program).args([option, script]).args(files).current_dir(folder).output().unwrap();
-    assert!(output.status.success(), "{program}: {}", String::from_utf8_lossy(&output.stderr));
+    let output = Command::new(program)
+        .args([option, script])
+        .args(files)
+        .current_dir(folder)
+        .output()
+        .unwrap();
+    assert!(
+        output.status.success(),
+        "{program}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     String::from_utf8(output.stdout).unwrap()
 }
 

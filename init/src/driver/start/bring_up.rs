@@ -10,11 +10,19 @@ use crate::driver::{causes, in_force, nodes};
 impl DriverStart<'_, '_> {
     pub(super) fn read_parameters_back(&mut self) {
         let own = in_force::driver_params(&self.places.at("proc"));
-        let loaded: Vec<_> = self.report.modules.iter().filter(|m| m.outcome.is_in()).map(|m| m.name.clone()).collect();
+        let loaded: Vec<_> = self
+            .report
+            .modules
+            .iter()
+            .filter(|m| m.outcome.is_in())
+            .map(|m| m.name.clone())
+            .collect();
         for module in loaded {
             let (given, _) = self.parameters_of(&module);
             let found = in_force::read_back(&module, &given, &self.places.at("sys"), &own);
-            self.report.findings.extend(found.iter().filter_map(in_force::judge));
+            self.report
+                .findings
+                .extend(found.iter().filter_map(in_force::judge));
             self.report.parameters.extend(found);
         }
     }
@@ -37,7 +45,11 @@ impl DriverStart<'_, '_> {
                 Ok(()) => self.report.nodes.push(node.node),
                 Err(e) => {
                     let path = &node.node.path;
-                    self.add_finding(Finding::fail(Code::NodesMissing, path, format!("{path} cannot be made: {e}")));
+                    self.add_finding(Finding::fail(
+                        Code::NodesMissing,
+                        path,
+                        format!("{path} cannot be made: {e}"),
+                    ));
                 }
             }
         }
@@ -58,7 +70,9 @@ impl DriverStart<'_, '_> {
             }
         }
         let (places, socket, mut log) = (self.places, self.actions.socket, self.log.take());
-        let held = open_all(&places.root, &gpus, socket, &mut log, &mut |line| self.say(line));
+        let held = open_all(&places.root, &gpus, socket, &mut log, &mut |line| {
+            self.say(line);
+        });
         self.log = log;
         self.report.held = held.nodes;
         self.report.findings.extend(held.findings);
@@ -67,7 +81,12 @@ impl DriverStart<'_, '_> {
     fn report_rejected_gpu(&mut self, address: &str) {
         let lines = causes::lines_about(address, &self.module_log);
         let what = "the driver is loaded and did not take this GPU";
-        self.add_finding(causes::gpu_finding(address, what, Code::DriverFailed, lines));
+        self.add_finding(causes::gpu_finding(
+            address,
+            what,
+            Code::DriverFailed,
+            lines,
+        ));
     }
 
     pub(super) fn start_fabric_manager(&mut self) {
@@ -80,7 +99,10 @@ impl DriverStart<'_, '_> {
         } else if self.report.nvswitches.is_empty() {
             return;
         }
-        let program = self.image.as_ref().map_or("", |(description, _)| &description.fabric_manager);
+        let program = self
+            .image
+            .as_ref()
+            .map_or("", |(description, _)| &description.fabric_manager);
         if program.is_empty() {
             let switches = match self.report.nvswitches.len() {
                 0 => "NVSwitches of NVLink 5".to_owned(),
@@ -101,13 +123,17 @@ impl DriverStart<'_, '_> {
         (self.actions.loopback)();
         if let Err(finding) = start.run() {
             self.add_finding(*finding);
-            let ended = managed.as_mut().and_then(|managed| managed.end(&self.places.run.join("nvlsm.log")));
+            let ended = managed
+                .as_mut()
+                .and_then(|managed| managed.end(&self.places.run.join("nvlsm.log")));
             self.report.findings.extend(ended);
         }
     }
 
     /// Whether the driver image has a fabric manager.
     pub(super) fn has_fabric_manager(&self) -> bool {
-        self.image.as_ref().is_some_and(|(description, _)| !description.fabric_manager.is_empty())
+        self.image
+            .as_ref()
+            .is_some_and(|(description, _)| !description.fabric_manager.is_empty())
     }
 }

@@ -46,14 +46,25 @@ impl Program<'_> {
         let output = File::options().create(true).append(true).open(self.log)?;
         let mut command = Command::new(self.file);
         command.args(self.arguments).env_clear().current_dir("/");
-        let folders: Vec<_> = self.libraries.iter().map(|folder| folder.display().to_string()).collect();
+        let folders: Vec<_> = self
+            .libraries
+            .iter()
+            .map(|folder| folder.display().to_string())
+            .collect();
         if !folders.is_empty() {
             command.env("LD_LIBRARY_PATH", folders.join(":"));
         }
-        command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output);
+        command
+            .stdin(Stdio::null())
+            .stdout(output.try_clone()?)
+            .stderr(output);
         unblock_signals(&mut command);
         own_session(&mut command, Terminal::Plain);
-        Ok(Daemon { child: command.spawn()?, log: self.log.to_owned(), may_fork: self.may_fork })
+        Ok(Daemon {
+            child: command.spawn()?,
+            log: self.log.to_owned(),
+            may_fork: self.may_fork,
+        })
     }
 }
 
@@ -62,7 +73,11 @@ impl Daemon {
     ///
     /// # Errors
     /// What happened instead: `ended: ..`, `was not ready within N s`.
-    pub(super) fn wait(&mut self, limit: Duration, mut is_ready: impl FnMut(&str) -> bool) -> Result<(), String> {
+    pub(super) fn wait(
+        &mut self,
+        limit: Duration,
+        mut is_ready: impl FnMut(&str) -> bool,
+    ) -> Result<(), String> {
         let until = Instant::now() + limit;
         loop {
             if fs::read(&self.log).is_ok_and(|text| is_ready(&String::from_utf8_lossy(&text))) {
@@ -92,6 +107,14 @@ impl Daemon {
 /// The last lines of a log.
 pub(super) fn last_lines(log: &Path) -> Vec<String> {
     let text = fs::read(log).unwrap_or_else(|_| Vec::new());
-    let lines: Vec<_> = text.split(|b| *b == b'\n').filter(|line| !line.is_empty()).map(printable).collect();
-    lines.iter().skip(lines.len().saturating_sub(LINES)).cloned().collect()
+    let lines: Vec<_> = text
+        .split(|b| *b == b'\n')
+        .filter(|line| !line.is_empty())
+        .map(printable)
+        .collect();
+    lines
+        .iter()
+        .skip(lines.len().saturating_sub(LINES))
+        .cloned()
+        .collect()
 }

@@ -39,10 +39,17 @@ impl FabricManager<'_> {
         let log = self.run.join("fabric-manager.log");
         let failed = |why: String| {
             let message = format!("{} {why}", self.program.display());
-            Box::new(Finding::fail(Code::NvswitchNoManager, "nvswitch", message).shown_by(last_lines(&log)))
+            Box::new(
+                Finding::fail(Code::NvswitchNoManager, "nvswitch", message)
+                    .shown_by(last_lines(&log)),
+            )
         };
-        let mut daemon = self.start(&log).map_err(|e| failed(format!("cannot be started: {e}")))?;
-        daemon.wait(self.wait, |text| text.contains(READY)).map_err(failed)
+        let mut daemon = self
+            .start(&log)
+            .map_err(|e| failed(format!("cannot be started: {e}")))?;
+        daemon
+            .wait(self.wait, |text| text.contains(READY))
+            .map_err(failed)
     }
 
     fn start(&self, log: &Path) -> io::Result<Daemon> {
@@ -52,15 +59,25 @@ impl FabricManager<'_> {
         let mut arguments = vec!["-c", &config];
         arguments.extend(self.port.into_iter().flat_map(|guid| ["-g", guid]));
         let libraries = [self.image.join("lib")];
-        Program { file: &self.program, arguments: &arguments, log, libraries: &libraries, may_fork: true }.start()
+        Program {
+            file: &self.program,
+            arguments: &arguments,
+            log,
+            libraries: &libraries,
+            may_fork: true,
+        }
+        .start()
     }
 }
 
 /// Its configuration: in the foreground, one fabric with all GPUs and switches, on this machine only.
 fn configuration(log: &Path, image: &Path) -> String {
     let topologies = image.join("nvswitch");
-    let topologies =
-        if topologies.is_dir() { format!("TOPOLOGY_FILE_PATH={}\n", topologies.display()) } else { String::new() };
+    let topologies = if topologies.is_dir() {
+        format!("TOPOLOGY_FILE_PATH={}\n", topologies.display())
+    } else {
+        String::new()
+    };
     format!(
         "DAEMONIZE=0\nLOG_LEVEL=4\nLOG_FILE_NAME={}\nLOG_APPEND_TO_LOG=1\nLOG_USE_SYSLOG=0\nFABRIC_MODE=0\n\
          BIND_INTERFACE_IP=127.0.0.1\nSTATE_FILE_NAME=/tmp/fabricmanager.state\n{topologies}",
@@ -80,7 +97,14 @@ mod tests {
         fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
         fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
         let (image, port) = (dir.path(), Some("0x1"));
-        let result = FabricManager { program, image, run: dir.path(), port, wait }.run();
+        let result = FabricManager {
+            program,
+            image,
+            run: dir.path(),
+            port,
+            wait,
+        }
+        .run();
         let config = fs::read_to_string(dir.path().join("fabric-manager.cfg")).unwrap();
         (result, config)
     }
@@ -90,23 +114,50 @@ mod tests {
         let ready = "echo Successfully configured all the available NVSwitches; sleep 1";
         let (result, config) = run(ready, Duration::from_secs(30));
         assert_eq!(result, Ok(()));
-        assert!(config.contains("DAEMONIZE=0\n") && config.contains("/fabric-manager.log\n"), "{config}");
+        assert!(
+            config.contains("DAEMONIZE=0\n") && config.contains("/fabric-manager.log\n"),
+            "{config}"
+        );
     }
 
     #[test]
     fn one_that_dies_is_a_finding_with_its_last_lines() {
-        let finding = run("echo wrong driver version for $3 $4; exit 3", Duration::from_secs(30)).0.unwrap_err();
+        let finding = run(
+            "echo wrong driver version for $3 $4; exit 3",
+            Duration::from_secs(30),
+        )
+        .0
+        .unwrap_err();
         assert_eq!(finding.code, Code::NvswitchNoManager);
-        assert!(finding.message.ends_with("ended: exit status: 3"), "{}", finding.message);
+        assert!(
+            finding.message.ends_with("ended: exit status: 3"),
+            "{}",
+            finding.message
+        );
         assert_eq!(finding.evidence, ["wrong driver version for -g 0x1"]);
     }
 
     #[test]
     fn one_that_never_reports_ready_is_given_up_in_time() {
         let finding = run("sleep 2", Duration::from_millis(200)).0.unwrap_err();
-        assert!(finding.message.ends_with("was not ready within 0 s"), "{}", finding.message);
+        assert!(
+            finding.message.ends_with("was not ready within 0 s"),
+            "{}",
+            finding.message
+        );
         let (program, image, run) = ("/none".into(), Path::new("/"), Path::new("/none"));
-        let none = FabricManager { program, image, run, port: None, wait: WAIT };
-        assert!(none.run().unwrap_err().message.starts_with("/none cannot be started: "));
+        let none = FabricManager {
+            program,
+            image,
+            run,
+            port: None,
+            wait: WAIT,
+        };
+        assert!(
+            none.run()
+                .unwrap_err()
+                .message
+                .starts_with("/none cannot be started: ")
+        );
     }
 }

@@ -19,7 +19,8 @@ const RELEASE: &str = "6.12.107-firstlight";
 pub(super) const MODINFO: &str =
     "version=555.58.02\0vermagic=6.12.107-firstlight SMP \0srcversion=AB\0firstlight.patch=1\0";
 pub(super) const GPU: &str = "0000:01:00.0";
-pub(super) const PARAMETERS: &str = "NVreg_EnableStreamMemOPs=1 NVreg_RegistryDwords=ForceP2P=17;RMForceP2PType=2";
+pub(super) const PARAMETERS: &str =
+    "NVreg_EnableStreamMemOPs=1 NVreg_RegistryDwords=ForceP2P=17;RMForceP2PType=2";
 
 /// Simulates the kernel's response to a module.
 pub(super) type LoadModule = fn(&Path, &str) -> io::Result<()>;
@@ -44,8 +45,14 @@ impl FakeMachine {
         };
         fake.gpu(GPU, "0x2684");
         fake.file("image/driver.toml", SAMPLE.as_bytes());
-        for (name, texts) in [("nvidia", MODINFO.to_owned()), ("nvidia-uvm", format!("depends=nvidia\0{MODINFO}"))] {
-            fake.file(&format!("image/modules/{name}.ko"), &elf::sample(".modinfo", texts.as_bytes()));
+        for (name, texts) in [
+            ("nvidia", MODINFO.to_owned()),
+            ("nvidia-uvm", format!("depends=nvidia\0{MODINFO}")),
+        ] {
+            fake.file(
+                &format!("image/modules/{name}.ko"),
+                &elf::sample(".modinfo", texts.as_bytes()),
+            );
         }
         for name in ["libcuda.so.555.58.02", "libnvidia-ml.so.555.58.02"] {
             fake.file(&format!("image/lib/{name}"), b"");
@@ -68,7 +75,10 @@ impl FakeMachine {
 
     /// A shell script in the driver image.
     pub(super) fn script(&self, path: &str, script: &str) {
-        self.file(&format!("image/{path}"), format!("#!/bin/sh\n{script}\n").as_bytes());
+        self.file(
+            &format!("image/{path}"),
+            format!("#!/bin/sh\n{script}\n").as_bytes(),
+        );
         let file = self.root.path().join("image").join(path);
         fs::set_permissions(file, fs::Permissions::from_mode(0o755)).unwrap();
     }
@@ -77,9 +87,11 @@ impl FakeMachine {
     /// already, and the kernel modules for them.
     pub(super) fn with_nvlink5(&self) {
         self.device("0000:1b:00.0", "0x030200", "0x2901");
-        for (function, vpd, mask) in
-            [(0, "SMDL=SW_MNG", "0xa751ec4a"), (1, "SMDL=SW_MNG", "0xa751e84a"), (2, "", "0x0")]
-        {
+        for (function, vpd, mask) in [
+            (0, "SMDL=SW_MNG", "0xa751ec4a"),
+            (1, "SMDL=SW_MNG", "0xa751e84a"),
+            (2, "", "0x0"),
+        ] {
             let at = format!("sys/bus/pci/devices/0000:05:00.{function}");
             for (file, text) in [("vendor", "0x15b3"), ("class", "0x020700"), ("vpd", vpd)] {
                 self.file(&format!("{at}/{file}"), text.as_bytes());
@@ -90,7 +102,10 @@ impl FakeMachine {
             self.file(&format!("{port}/cap_mask"), mask.as_bytes());
         }
         self.file("dev/infiniband/umad0", b"");
-        self.file("lib/modules/modules.dep", b"a/mlx5_core.ko:\na/mlx5_ib.ko: a/mlx5_core.ko\na/ib_umad.ko:\n");
+        self.file(
+            "lib/modules/modules.dep",
+            b"a/mlx5_core.ko:\na/mlx5_ib.ko: a/mlx5_core.ko\na/ib_umad.ko:\n",
+        );
         for module in ["mlx5_core", "mlx5_ib", "ib_umad"] {
             self.file(&format!("lib/modules/a/{module}.ko"), b"");
         }
@@ -98,7 +113,10 @@ impl FakeMachine {
 
     pub(super) fn device(&self, address: &str, class: &str, id: &str) {
         for (file, text) in [("vendor", "0x10de"), ("class", class), ("device", id)] {
-            self.file(&format!("sys/bus/pci/devices/{address}/{file}"), format!("{text}\n").as_bytes());
+            self.file(
+                &format!("sys/bus/pci/devices/{address}/{file}"),
+                format!("{text}\n").as_bytes(),
+            );
         }
     }
 
@@ -109,7 +127,10 @@ impl FakeMachine {
     pub(super) fn replace(&self, path: &str, from: &str, to: &str) {
         let path = self.root.path().join(path);
         let mut bytes = fs::read(&path).unwrap();
-        let at = bytes.windows(from.len()).position(|window| window == from.as_bytes()).unwrap();
+        let at = bytes
+            .windows(from.len())
+            .position(|window| window == from.as_bytes())
+            .unwrap();
         bytes.splice(at..at + from.len(), to.bytes());
         fs::write(path, bytes).unwrap();
     }
@@ -119,8 +140,16 @@ impl FakeMachine {
         let squashed = self.root.path().join("driver.squashfs");
         let image = self.root.path().join("image");
         if !squashed.exists() && image.exists() {
-            let made = Command::new("mksquashfs").args([&image, &squashed]).arg("-quiet").output().unwrap();
-            assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+            let made = Command::new("mksquashfs")
+                .args([&image, &squashed])
+                .arg("-quiet")
+                .output()
+                .unwrap();
+            assert!(
+                made.status.success(),
+                "{}",
+                String::from_utf8_lossy(&made.stderr)
+            );
             fs::remove_dir_all(image).unwrap();
         }
         unshare_mounts().unwrap();
@@ -156,22 +185,33 @@ impl FakeMachine {
 /// Appends lines to the kernel's log; the current folder is the machine.
 pub(super) fn log(lines: &[&str]) {
     let mut log = fs::File::options().append(true).open("kmsg").unwrap();
-    lines.iter().for_each(|line| writeln!(log, "4,9,9000000,-;{line}").unwrap());
+    lines
+        .iter()
+        .for_each(|line| writeln!(log, "4,9,9000000,-;{line}").unwrap());
 }
 
 /// A driver that takes the GPU; its node has the number of /dev/null.
 pub(super) fn accepts_gpu(file: &Path, parameters: &str) -> io::Result<()> {
     if file.ends_with("nvidia.ko") {
         fs::create_dir_all(format!("proc/driver/nvidia/gpus/{GPU}"))?;
-        fs::write(format!("proc/driver/nvidia/gpus/{GPU}/information"), "Device Minor: \t 3\n")?;
+        fs::write(
+            format!("proc/driver/nvidia/gpus/{GPU}/information"),
+            "Device Minor: \t 3\n",
+        )?;
         let dwords = parameters.split("RegistryDwords=").nth(1).unwrap_or("");
         fs::write(
             "proc/driver/nvidia/params",
             format!("EnableStreamMemOPs: 1\nDeviceFileMode: 438\nRegistryDwords: \"{dwords}\"\n"),
         )?;
-        fs::write("proc/devices", "Character devices:\n  1 nvidia\n\nBlock devices:\n")?;
+        fs::write(
+            "proc/devices",
+            "Character devices:\n  1 nvidia\n\nBlock devices:\n",
+        )?;
     } else {
-        fs::write("proc/devices", "Character devices:\n  1 nvidia\n  1 nvidia-uvm\n\nBlock devices:\n")?;
+        fs::write(
+            "proc/devices",
+            "Character devices:\n  1 nvidia\n  1 nvidia-uvm\n\nBlock devices:\n",
+        )?;
     }
     log(&["NVRM: loading NVIDIA UNIX Open Kernel Module"]);
     Ok(())

@@ -45,7 +45,11 @@ struct DriverStart<'a, 'b> {
 }
 
 /// Starts the driver as far as possible.
-pub fn start(places: &DriverPaths, wanted: &DriverSettings, actions: &mut MachineActions<'_>) -> Report {
+pub fn start(
+    places: &DriverPaths,
+    wanted: &DriverSettings,
+    actions: &mut MachineActions<'_>,
+) -> Report {
     let (report, log) = (Report::new(wanted.load), LogCursor::at_start(&places.log));
     let mut run = DriverStart {
         places,
@@ -68,7 +72,10 @@ pub fn start(places: &DriverPaths, wanted: &DriverSettings, actions: &mut Machin
     if run.is_loaded("nvidia") {
         run.step("reading parameters back", DriverStart::read_parameters_back);
         run.step("making device nodes", DriverStart::make_nodes);
-        run.step("starting the fabric manager", DriverStart::start_fabric_manager);
+        run.step(
+            "starting the fabric manager",
+            DriverStart::start_fabric_manager,
+        );
     }
     run.report.seconds = seconds(run.began.elapsed());
     run.report
@@ -84,7 +91,12 @@ pub fn start_here(
     socket: BorrowedFd<'_>,
     loopback: &mut dyn FnMut(),
 ) -> Result<(), String> {
-    let mut actions = MachineActions { insert: &mut insert, say, loopback, socket: Some(socket) };
+    let mut actions = MachineActions {
+        insert: &mut insert,
+        say,
+        loopback,
+        socket: Some(socket),
+    };
     let report = start(&DriverPaths::of_this_machine(), wanted, &mut actions);
     write(Path::new(paths::DRIVER), &report)
 }
@@ -125,7 +137,12 @@ impl DriverStart<'_, '_> {
 
     /// Reads the log from its beginning, once: later reads continue from here.
     fn report_initrd_time(&mut self) {
-        if let Some(took) = self.log.new_lines().ok().and_then(|lines| initrd_unpack_time(&lines)) {
+        if let Some(took) = self
+            .log
+            .new_lines()
+            .ok()
+            .and_then(|lines| initrd_unpack_time(&lines))
+        {
             (self.actions.say)(&format!("{INITRD}{}", took.as_millis()));
         }
     }
@@ -169,11 +186,18 @@ impl DriverStart<'_, '_> {
                     self.report.bridges = bridges(&self.places.at("sys")).unwrap_or_default();
                 }
                 self.hardware = Some(hardware);
-                let families = self.image.as_ref().map_or_else(Vec::new, |(image, _)| image.families(self.gpus()));
+                let families = self
+                    .image
+                    .as_ref()
+                    .map_or_else(Vec::new, |(image, _)| image.families(self.gpus()));
                 self.report.families = families.iter().map(|family| family.name.clone()).collect();
             }
             Err(why) => {
-                let finding = Finding::fail(Code::DriverFailed, "PCI", format!("GPUs cannot be listed: {why}"));
+                let finding = Finding::fail(
+                    Code::DriverFailed,
+                    "PCI",
+                    format!("GPUs cannot be listed: {why}"),
+                );
                 self.add_finding(finding.as_severe_as(Severity::Error));
             }
         }
@@ -181,11 +205,16 @@ impl DriverStart<'_, '_> {
 
     /// Whether the module of that name is in the kernel.
     fn is_loaded(&self, module: &str) -> bool {
-        self.report.modules.iter().any(|m| m.outcome.is_in() && deps::module_name(&m.name) == module)
+        self.report
+            .modules
+            .iter()
+            .any(|m| m.outcome.is_in() && deps::module_name(&m.name) == module)
     }
 
     fn gpus(&self) -> &[Gpu] {
-        self.hardware.as_ref().map_or(&[], |hardware| &hardware.gpus)
+        self.hardware
+            .as_ref()
+            .map_or(&[], |hardware| &hardware.gpus)
     }
 
     /// How much of its time the start has left.

@@ -4,7 +4,9 @@
 
 use super::DriverStart;
 use super::daemon::{Daemon, Program, last_lines};
-use crate::driver::nvlink5::{self, FOLDERS, LIBRARIES, MODULES, PLACES, PROGRAM, SETTINGS, SOCKET};
+use crate::driver::nvlink5::{
+    self, FOLDERS, LIBRARIES, MODULES, PLACES, PROGRAM, SETTINGS, SOCKET,
+};
 use crate::driver::report::{Code, Finding};
 use crate::modules::ModuleTree;
 use std::fs;
@@ -49,12 +51,18 @@ impl DriverStart<'_, '_> {
         let (places, bridges) = (self.places, self.report.bridges.len());
         let program = places.image_at.join(PROGRAM);
         if !program.exists() {
-            let lacks = if self.has_fabric_manager() { "no nvlsm" } else { "neither nvlsm nor a fabric manager" };
+            let lacks = if self.has_fabric_manager() {
+                "no nvlsm"
+            } else {
+                "neither nvlsm nor a fabric manager"
+            };
             let what = format!("NVLink 5 (NVSwitches behind {bridges} functions of a ConnectX-7)");
             return Err(failed(format!("{what} and {lacks} in the driver image")));
         }
-        make_places(&places.root, &places.image_at).map_err(|why| failed(format!("nvlsm cannot be started: {why}")))?;
-        self.load_bridge_modules().map_err(|why| failed(format!("nvlsm cannot be started: {why}")))?;
+        make_places(&places.root, &places.image_at)
+            .map_err(|why| failed(format!("nvlsm cannot be started: {why}")))?;
+        self.load_bridge_modules()
+            .map_err(|why| failed(format!("nvlsm cannot be started: {why}")))?;
         let limit = WAIT.min(self.time_left() / 4);
         let port = self.wait_for_port(limit).map_err(failed)?;
         self.say(&format!("starting nvlsm on port {port}"));
@@ -62,11 +70,27 @@ impl DriverStart<'_, '_> {
         let failed = |why: String| failed(format!("{PROGRAM} {why}")).shown_by(last_lines(&log));
         let (settings, pid) = (places.image_at.join(SETTINGS), places.run.join("nvlsm.pid"));
         let (settings, pid) = (settings.display().to_string(), pid.display().to_string());
-        let arguments = ["-F", &settings, "-g", &port, "--pid_file", &pid, "--log_file", "stdout"];
+        let arguments = [
+            "-F",
+            &settings,
+            "-g",
+            &port,
+            "--pid_file",
+            &pid,
+            "--log_file",
+            "stdout",
+        ];
         let libraries = [places.image_at.join(LIBRARIES), places.image_at.join("lib")];
-        let start =
-            Program { file: &program, arguments: &arguments, log: &log, libraries: &libraries, may_fork: false };
-        let mut nvlsm = start.start().map_err(|e| failed(format!("cannot be started: {e}")))?;
+        let start = Program {
+            file: &program,
+            arguments: &arguments,
+            log: &log,
+            libraries: &libraries,
+            may_fork: false,
+        };
+        let mut nvlsm = start
+            .start()
+            .map_err(|e| failed(format!("cannot be started: {e}")))?;
         let (socket, mut since) = (places.at(SOCKET), None);
         let is_ready = |text: &str| {
             if !socket.exists() {
@@ -75,7 +99,9 @@ impl DriverStart<'_, '_> {
             let since = *since.get_or_insert_with(Instant::now);
             text.contains(READY) || since.elapsed() >= SETTLING
         };
-        nvlsm.wait(WAIT.min(self.time_left() / 3), is_ready).map_err(failed)?;
+        nvlsm
+            .wait(WAIT.min(self.time_left() / 3), is_ready)
+            .map_err(failed)?;
         Ok(Managed { port, nvlsm })
     }
 
@@ -110,10 +136,18 @@ impl DriverStart<'_, '_> {
             match ports.iter().find(|port| port.may_manage) {
                 Some(port) if has_node => return Ok(port.guid.clone()),
                 _ if Instant::now() < until => sleep(Duration::from_millis(50)),
-                Some(_) => return Err(format!("{}/umad* does not exist, which nvlsm needs", nodes.display())),
+                Some(_) => {
+                    return Err(format!(
+                        "{}/umad* does not exist, which nvlsm needs",
+                        nodes.display()
+                    ));
+                }
                 None => {
                     let bridges = self.report.bridges.join(", ");
-                    return Err(format!("none of the {} ports of {bridges} may be managed by nvlsm", ports.len()));
+                    return Err(format!(
+                        "none of the {} ports of {bridges} may be managed by nvlsm",
+                        ports.len()
+                    ));
                 }
             }
         }

@@ -35,7 +35,9 @@ pub(super) fn open_all(
     say(&format!("opening {control}"));
     if let Err(e) = open_and_send(root, control, socket) {
         let what = format!("{control} does not open ({})", name(&e));
-        held.findings.push(Finding::fail(Code::NodesMissing, control, what).shown_by(log.evidence("nvidia")));
+        held.findings.push(
+            Finding::fail(Code::NodesMissing, control, what).shown_by(log.evidence("nvidia")),
+        );
         return held;
     }
     for (address, path) in gpus {
@@ -44,7 +46,12 @@ pub(super) fn open_all(
             Ok(()) => held.nodes.push(path.clone()),
             Err(e) => {
                 let what = format!("{path} does not open ({})", name(&e));
-                held.findings.push(gpu_finding(address, &what, Code::GpuInit, log.evidence("nvidia")));
+                held.findings.push(gpu_finding(
+                    address,
+                    &what,
+                    Code::GpuInit,
+                    log.evidence("nvidia"),
+                ));
             }
         }
     }
@@ -57,7 +64,9 @@ fn open_and_send(root: &Path, path: &str, socket: Option<BorrowedFd<'_>>) -> io:
 }
 
 fn name(error: &io::Error) -> String {
-    error.raw_os_error().map_or_else(|| error.to_string(), error_name)
+    error
+        .raw_os_error()
+        .map_or_else(|| error.to_string(), error_name)
 }
 
 #[cfg(test)]
@@ -80,7 +89,10 @@ mod tests {
     }
 
     fn gpu(number: u32) -> (String, String) {
-        (format!("0000:0{number}:00.0"), format!("/dev/nvidia{number}"))
+        (
+            format!("0000:0{number}:00.0"),
+            format!("/dev/nvidia{number}"),
+        )
     }
 
     #[test]
@@ -92,16 +104,37 @@ mod tests {
         let mut say = |line: &str| {
             said.push(line.to_owned());
             if line.contains("nvidia1") {
-                let mut log = fs::File::options().append(true).open(root.path().join("kmsg")).unwrap();
-                log.write_all(b"4,1,1,-;NVRM: RmFetchGspRmImages: No firmware image found\n").unwrap();
+                let mut log = fs::File::options()
+                    .append(true)
+                    .open(root.path().join("kmsg"))
+                    .unwrap();
+                log.write_all(b"4,1,1,-;NVRM: RmFetchGspRmImages: No firmware image found\n")
+                    .unwrap();
             }
         };
-        let held = open_all(root.path(), &[gpu(0), gpu(1)], Some(theirs.as_fd()), &mut log, &mut say);
+        let held = open_all(
+            root.path(),
+            &[gpu(0), gpu(1)],
+            Some(theirs.as_fd()),
+            &mut log,
+            &mut say,
+        );
         assert_eq!(held.nodes, ["/dev/nvidia0"]);
         assert_eq!(said[2], "opening /dev/nvidia1 (0000:01:00.0)");
-        let [finding] = held.findings.as_slice() else { panic!("{:?}", held.findings) };
-        assert_eq!((finding.code, finding.subject.as_str()), (Code::GspMissing, "0000:01:00.0"));
-        assert!(finding.message.starts_with("/dev/nvidia1 does not open (ENXIO): NVRM: Rm"), "{}", finding.message);
+        let [finding] = held.findings.as_slice() else {
+            panic!("{:?}", held.findings)
+        };
+        assert_eq!(
+            (finding.code, finding.subject.as_str()),
+            (Code::GspMissing, "0000:01:00.0")
+        );
+        assert!(
+            finding
+                .message
+                .starts_with("/dev/nvidia1 does not open (ENXIO): NVRM: Rm"),
+            "{}",
+            finding.message
+        );
         assert_eq!(finding.evidence.len(), 1);
         assert_eq!(receive_all(ours.as_fd()).len(), 2);
     }
@@ -113,7 +146,10 @@ mod tests {
         let mut log = LogCursor::at_end(&root.path().join("kmsg"));
         let held = open_all(root.path(), &[gpu(0)], None, &mut log, &mut |_| {});
         assert_eq!((held.nodes.len(), held.findings.len()), (0, 1));
-        assert_eq!(held.findings[0].message, "/dev/nvidiactl does not open (ENOENT)");
+        assert_eq!(
+            held.findings[0].message,
+            "/dev/nvidiactl does not open (ENOENT)"
+        );
     }
 
     #[test]
@@ -122,7 +158,13 @@ mod tests {
         let (ours, theirs) = pair().unwrap();
         drop(ours);
         let mut log = LogCursor::at_end(&root.path().join("kmsg"));
-        let held = open_all(root.path(), &[gpu(0)], Some(theirs.as_fd()), &mut log, &mut |_| {});
+        let held = open_all(
+            root.path(),
+            &[gpu(0)],
+            Some(theirs.as_fd()),
+            &mut log,
+            &mut |_| {},
+        );
         assert_eq!((held.nodes.len(), held.findings.len()), (0, 1));
     }
 }

@@ -46,10 +46,18 @@ pub fn load(m: &mut Machine, config: &Driver) -> Result<StageResult, Fault> {
     let mut log = LogCursor::at_end(Path::new(KMSG));
     let mut progress = Progress::default();
     // What is there decides, unless the configuration does: a driver can be added to a finished image.
-    let load = config.load.unwrap_or_else(|| Path::new(paths::DRIVER_IMAGE).exists());
-    let limit = if load { deadline(config.timeout_s, Path::new("/sys")) } else { config.timeout_s };
+    let load = config
+        .load
+        .unwrap_or_else(|| Path::new(paths::DRIVER_IMAGE).exists());
+    let limit = if load {
+        deadline(config.timeout_s, Path::new("/sys"))
+    } else {
+        config.timeout_s
+    };
     let spec = helper::load_driver(config, load, limit, theirs);
-    let done = m.run(&spec, &mut on_output(|line| progress.record(line)), |_| true);
+    let done = m.run(&spec, &mut on_output(|line| progress.record(line)), |_| {
+        true
+    });
     drop(spec);
     // Done even if the boot was interrupted: closing an open GPU here could take long.
     let held = descriptors::receive_all(ours.as_fd());
@@ -93,8 +101,10 @@ impl Progress {
 /// # Errors
 /// A line with the file and what is wrong with it.
 pub(super) fn read_report() -> Result<Report, String> {
-    let bytes = read_at_most(Path::new(paths::DRIVER), LARGEST).map_err(|e| format!("{}: {e}", paths::DRIVER))?;
-    let report: Report = serde_json::from_slice(&bytes).map_err(|e| format!("{}: {e}", paths::DRIVER))?;
+    let bytes = read_at_most(Path::new(paths::DRIVER), LARGEST)
+        .map_err(|e| format!("{}: {e}", paths::DRIVER))?;
+    let report: Report =
+        serde_json::from_slice(&bytes).map_err(|e| format!("{}: {e}", paths::DRIVER))?;
     if report.schema == schema::DRIVER {
         Ok(report)
     } else {
@@ -105,7 +115,11 @@ pub(super) fn read_report() -> Result<Report, String> {
 /// Checks that process 1 has the devices that the report says it holds: /dev/nvidiactl and the GPUs.
 fn check_report(report: &Report, received: usize) -> StageResult {
     let _not_there = fs::remove_file(paths::DRIVER_DRAFT);
-    let sent = if report.held.is_empty() { 0 } else { report.held.len() + 1 };
+    let sent = if report.held.is_empty() {
+        0
+    } else {
+        report.held.len() + 1
+    };
     if received < sent {
         return StageResult::Failed(format!("{received} of {sent} open devices arrived"));
     }
@@ -113,13 +127,29 @@ fn check_report(report: &Report, received: usize) -> StageResult {
 }
 
 /// The child did not finish: writes the report in its place.
-fn write_failure_report(load: bool, done: &ChildResult, doing: &str, lines: Vec<String>) -> StageResult {
-    let draft =
-        read_at_most(Path::new(paths::DRIVER_DRAFT), LARGEST).map_err(|e| format!("{}: {e}", paths::DRIVER_DRAFT));
-    let report = UnfinishedStart { load, draft, end: done.end, doing, lines, took: done.took }.report();
+fn write_failure_report(
+    load: bool,
+    done: &ChildResult,
+    doing: &str,
+    lines: Vec<String>,
+) -> StageResult {
+    let draft = read_at_most(Path::new(paths::DRIVER_DRAFT), LARGEST)
+        .map_err(|e| format!("{}: {e}", paths::DRIVER_DRAFT));
+    let report = UnfinishedStart {
+        load,
+        draft,
+        end: done.end,
+        doing,
+        lines,
+        took: done.took,
+    }
+    .report();
     let cause = match done.end {
         End::Exited(_) => done.reason(),
-        _ => report.findings.last().map_or_else(|| done.end.to_string(), |finding| finding.message.clone()),
+        _ => report
+            .findings
+            .last()
+            .map_or_else(|| done.end.to_string(), |finding| finding.message.clone()),
     };
     let written = write(Path::new(paths::DRIVER), &report);
     let _not_there = fs::remove_file(paths::DRIVER_DRAFT);
@@ -134,11 +164,23 @@ mod tests {
     #[test]
     fn the_deadline_grows_with_the_gpus() {
         let device = |n: u32, file: &str| format!("bus/pci/devices/0000:0{n}:00.0/{file}");
-        let text = [("vendor", "0x10de\n"), ("class", "0x030000\n"), ("device", "0x2684\n")];
-        let all: Vec<_> = (1..=8).flat_map(|n| text.map(|(file, text)| (device(n, file), text))).collect();
-        let all: Vec<_> = all.iter().map(|(path, text)| (path.as_str(), *text)).collect();
+        let text = [
+            ("vendor", "0x10de\n"),
+            ("class", "0x030000\n"),
+            ("device", "0x2684\n"),
+        ];
+        let all: Vec<_> = (1..=8)
+            .flat_map(|n| text.map(|(file, text)| (device(n, file), text)))
+            .collect();
+        let all: Vec<_> = all
+            .iter()
+            .map(|(path, text)| (path.as_str(), *text))
+            .collect();
         let limit = Duration::from_secs(300);
-        assert_eq!(deadline(limit, files(&all).path()), Duration::from_secs(420));
+        assert_eq!(
+            deadline(limit, files(&all).path()),
+            Duration::from_secs(420)
+        );
         assert_eq!(deadline(limit, Path::new("/none")), limit);
     }
 
@@ -148,7 +190,10 @@ mod tests {
         report.held = (0..8).map(|n| n.to_string()).collect();
         assert!(matches!(check_report(&report, 9), StageResult::Done(_)));
         let lost = check_report(&report, 8);
-        assert_eq!(lost.stage_error("driver").unwrap().cause, "8 of 9 open devices arrived");
+        assert_eq!(
+            lost.stage_error("driver").unwrap().cause,
+            "8 of 9 open devices arrived"
+        );
     }
 
     #[test]

@@ -29,7 +29,15 @@ pub(super) struct Journal {
 impl Journal {
     pub(super) fn new(why: &str, allowed: Recover) -> Self {
         let (tried, schema) = (Vec::new(), schema::RECOVERY);
-        Self { schema, why: why.to_owned(), allowed, trying: None, tried, result: None, cause: None }
+        Self {
+            schema,
+            why: why.to_owned(),
+            allowed,
+            trying: None,
+            tried,
+            result: None,
+            cause: None,
+        }
     }
 
     pub(super) fn begin(&mut self, rung: Rung) {
@@ -52,7 +60,9 @@ impl Journal {
         let (result, cause) = match found {
             RecoveryResult::GaveUp(cause) => ("gave-up", Some(cause.clone())),
             RecoveryResult::Reboots(cause) => ("rebooting", Some(cause.clone())),
-            RecoveryResult::Recovered | RecoveryResult::NotTried | RecoveryResult::Rebooted(..) => ("recovered", None),
+            RecoveryResult::Recovered | RecoveryResult::NotTried | RecoveryResult::Rebooted(..) => {
+                ("recovered", None)
+            }
         };
         (self.result, self.cause) = (Some(result), cause);
         self.write();
@@ -61,7 +71,8 @@ impl Journal {
     fn write(&self) {
         let text = serde_json::to_string(self).map_err(|e| e.to_string());
         let write = |text: String| {
-            write_atomically(Path::new(paths::RECOVERY), (text + "\n").as_bytes()).map_err(|e| e.to_string())
+            write_atomically(Path::new(paths::RECOVERY), (text + "\n").as_bytes())
+                .map_err(|e| e.to_string())
         };
         if let Err(why) = text.and_then(write) {
             info!("warning: {}: {why}", paths::RECOVERY);

@@ -69,11 +69,15 @@ pub enum NextStep {
 #[must_use]
 pub fn next(tried: &[Tried]) -> NextStep {
     let was_tried = |rung| tried.iter().any(|tried| tried.rung == rung);
-    let Some(last) = tried.last() else { return NextStep::Try(Rung::EndProcesses) };
+    let Some(last) = tried.last() else {
+        return NextStep::Try(Rung::EndProcesses);
+    };
     match (last.rung, last.done) {
         (Rung::EndProcesses, true) => NextStep::Try(Rung::CloseDevices),
         (Rung::CloseDevices, true) => NextStep::Try(Rung::UnloadModules),
-        (Rung::UnloadModules, true) if was_tried(Rung::ResetFunctions) => NextStep::Try(Rung::ResetBuses),
+        (Rung::UnloadModules, true) if was_tried(Rung::ResetFunctions) => {
+            NextStep::Try(Rung::ResetBuses)
+        }
         (Rung::UnloadModules, true) => NextStep::Try(Rung::ResetFunctions),
         (Rung::ResetFunctions | Rung::ResetBuses, true) => NextStep::Try(Rung::Fabric),
         (Rung::Fabric, true) => NextStep::Try(Rung::LoadDriver),
@@ -83,17 +87,22 @@ pub fn next(tried: &[Tried]) -> NextStep {
         (Rung::EndProcesses | Rung::CloseDevices | Rung::UnloadModules, false) => NextStep::GaveUp,
         (Rung::ResetFunctions, false) => NextStep::Try(Rung::ResetBuses),
         (Rung::ResetBuses, false) => NextStep::GaveUp,
-        (Rung::Fabric | Rung::LoadDriver | Rung::TestWithoutP2p, false) if was_tried(Rung::ResetBuses) => {
+        (Rung::Fabric | Rung::LoadDriver | Rung::TestWithoutP2p, false)
+            if was_tried(Rung::ResetBuses) =>
+        {
             NextStep::GaveUp
         }
-        (Rung::Fabric | Rung::LoadDriver | Rung::TestWithoutP2p, false) => NextStep::Try(Rung::EndProcesses),
+        (Rung::Fabric | Rung::LoadDriver | Rung::TestWithoutP2p, false) => {
+            NextStep::Try(Rung::EndProcesses)
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::Rung::{
-        CloseDevices, EndProcesses, Fabric, LoadDriver, ResetBuses, ResetFunctions, TestWithoutP2p, UnloadModules,
+        CloseDevices, EndProcesses, Fabric, LoadDriver, ResetBuses, ResetFunctions, TestWithoutP2p,
+        UnloadModules,
     };
     use super::*;
 
@@ -104,8 +113,16 @@ mod tests {
             let NextStep::Try(rung) = next(&tried) else {
                 return (tried.iter().map(|tried| tried.rung).collect(), next(&tried));
             };
-            let fails_now = fails.iter().position(|fail| *fail == rung).map(|at| fails.remove(at));
-            tried.push(Tried { rung, done: fails_now.is_none(), said: String::new(), seconds: 0.0 });
+            let fails_now = fails
+                .iter()
+                .position(|fail| *fail == rung)
+                .map(|at| fails.remove(at));
+            tried.push(Tried {
+                rung,
+                done: fails_now.is_none(),
+                said: String::new(),
+                seconds: 0.0,
+            });
             assert!(tried.len() <= 14, "the ladder does not end: {tried:?}");
         }
     }
@@ -131,12 +148,28 @@ mod tests {
         let refused = [&FREE[..], &[ResetFunctions, ResetBuses], &AGAIN].concat();
         assert_eq!(climb(&[ResetFunctions]), (refused, NextStep::Recovered));
         for (n, rung) in AGAIN.into_iter().enumerate() {
-            let first = [&FREE[..], &[ResetFunctions], &AGAIN[..=n], &FREE, &[ResetBuses]].concat();
-            assert_eq!(climb(&[rung]), ([&first[..], &AGAIN].concat(), NextStep::Recovered));
-            assert_eq!(climb(&[rung, rung]), ([&first[..], &AGAIN[..=n]].concat(), NextStep::GaveUp));
+            let first = [
+                &FREE[..],
+                &[ResetFunctions],
+                &AGAIN[..=n],
+                &FREE,
+                &[ResetBuses],
+            ]
+            .concat();
+            assert_eq!(
+                climb(&[rung]),
+                ([&first[..], &AGAIN].concat(), NextStep::Recovered)
+            );
+            assert_eq!(
+                climb(&[rung, rung]),
+                ([&first[..], &AGAIN[..=n]].concat(), NextStep::GaveUp)
+            );
             assert_eq!(climb(&[rung, ResetBuses]), (first, NextStep::GaveUp));
         }
         let both = [&FREE[..], &[ResetFunctions, ResetBuses]].concat();
-        assert_eq!(climb(&[ResetFunctions, ResetBuses]), (both, NextStep::GaveUp));
+        assert_eq!(
+            climb(&[ResetFunctions, ResetBuses]),
+            (both, NextStep::GaveUp)
+        );
     }
 }

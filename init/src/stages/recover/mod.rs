@@ -53,12 +53,19 @@ impl RecoveryResult {
         let (code, cause) = match self {
             Self::NotTried | Self::Recovered => return None,
             Self::Reboots(cause) | Self::GaveUp(cause) => (code::RECOVERY_FAILED, cause.clone()),
-            Self::Rebooted(why, true) => (code::RECOVERED, format!("{why}; each GPU works by itself")),
-            Self::Rebooted(why, false) => {
-                (code::RECOVERY_FAILED, format!("{why}; the GPUs do not work without it either"))
+            Self::Rebooted(why, true) => {
+                (code::RECOVERED, format!("{why}; each GPU works by itself"))
             }
+            Self::Rebooted(why, false) => (
+                code::RECOVERY_FAILED,
+                format!("{why}; the GPUs do not work without it either"),
+            ),
         };
-        Some(StageError { stage: "recover", code: Some(code), cause })
+        Some(StageError {
+            stage: "recover",
+            code: Some(code),
+            cause,
+        })
     }
 
     /// The action in place of the policy's: GPUs that were recovered get no peer-to-peer, those that were not get no
@@ -67,8 +74,13 @@ impl RecoveryResult {
     pub const fn action(&self, policy: Action) -> Action {
         match (self, policy) {
             (Self::Reboots(_), _) => Action::Reboot,
-            (Self::Recovered | Self::Rebooted(_, true), Action::Workload) => Action::WorkloadWithoutP2p,
-            (Self::GaveUp(_) | Self::Rebooted(_, false), Action::Workload | Action::WorkloadWithoutP2p)
+            (Self::Recovered | Self::Rebooted(_, true), Action::Workload) => {
+                Action::WorkloadWithoutP2p
+            }
+            (
+                Self::GaveUp(_) | Self::Rebooted(_, false),
+                Action::Workload | Action::WorkloadWithoutP2p,
+            )
             | (Self::Rebooted(..), Action::Reboot) => Action::Hold,
             (_, action) => action,
         }
@@ -86,13 +98,18 @@ pub fn recover(
     validation: &Validation,
 ) -> Result<RecoveryResult, Fault> {
     if let Some(why) = reset.rebooted() {
-        return Ok(RecoveryResult::Rebooted(why.to_owned(), part_passed(validation)));
+        return Ok(RecoveryResult::Rebooted(
+            why.to_owned(),
+            part_passed(validation),
+        ));
     }
     let allowed = config.policy.recover;
     if allowed == Recover::Off {
         return Ok(RecoveryResult::NotTried);
     }
-    let Some((need, why)) = recovery_need(validation) else { return Ok(RecoveryResult::NotTried) };
+    let Some((need, why)) = recovery_need(validation) else {
+        return Ok(RecoveryResult::NotTried);
+    };
     info!("recover   {why}: policy.recover allows {}", word(allowed));
     let mut journal = Journal::new(&why, allowed);
     let cause = match need {
@@ -140,7 +157,9 @@ fn reboot(m: &mut Machine, why: &str, cause: &str) -> Result<RecoveryResult, Fau
     Ok(if finish_marks(m)? {
         RecoveryResult::Reboots(format!("{cause}; rebooting once, without peer-to-peer"))
     } else {
-        RecoveryResult::GaveUp(format!("{cause}; not rebooted, because the mark could not be written"))
+        RecoveryResult::GaveUp(format!(
+            "{cause}; not rebooted, because the mark could not be written"
+        ))
     })
 }
 
@@ -158,8 +177,16 @@ fn climb(m: &mut Machine, config: &Config, journal: &mut Journal) -> Result<Opti
             Ok(said) => (true, said),
             Err(why) => (false, why),
         };
-        info!("recover   {rung}: {}{said}", if done { "" } else { "not possible: " });
-        journal.add(Tried { rung, done, said, seconds: began.elapsed().as_secs_f64() });
+        info!(
+            "recover   {rung}: {}{said}",
+            if done { "" } else { "not possible: " }
+        );
+        journal.add(Tried {
+            rung,
+            done,
+            said,
+            seconds: began.elapsed().as_secs_f64(),
+        });
     }
 }
 
@@ -182,7 +209,11 @@ fn try_rung(m: &mut Machine, config: &Config, rung: Rung) -> Result<Result<Strin
         Rung::TestWithoutP2p => {
             let validation = run_without_p2p(m, &config.validator)?;
             let line = validation.to_string();
-            Ok(if part_passed(&validation) { Ok(line) } else { Err(line) })
+            Ok(if part_passed(&validation) {
+                Ok(line)
+            } else {
+                Err(line)
+            })
         }
     }
 }
@@ -197,8 +228,16 @@ fn from_stage(result: StageResult) -> Result<String, String> {
 /// Runs a helper; its line of output describes what it did.
 fn run_helper(m: &Machine, spec: &ChildSpec) -> Result<Result<String, String>, Fault> {
     let mut said = String::new();
-    let done: ChildResult = m.run(spec, &mut on_output(|line| line.clone_into(&mut said)), |_| true)?;
-    Ok(if done.end == End::Exited(helper::SUCCESS) { Ok(said) } else { Err(done.reason()) })
+    let done: ChildResult = m.run(
+        spec,
+        &mut on_output(|line| line.clone_into(&mut said)),
+        |_| true,
+    )?;
+    Ok(if done.end == End::Exited(helper::SUCCESS) {
+        Ok(said)
+    } else {
+        Err(done.reason())
+    })
 }
 
 /// Leaves the closing of the GPUs to a child: the last close of a GPU can hang.
@@ -227,7 +266,11 @@ fn close_devices(m: &mut Machine) -> Result<Result<String, String>, Fault> {
 /// The modules that this boot loaded, the last one first.
 fn loaded_modules() -> Result<Vec<String>, String> {
     let report = driver::read_report()?;
-    let own = report.modules.iter().rev().filter(|module| module.outcome == Outcome::Loaded);
+    let own = report
+        .modules
+        .iter()
+        .rev()
+        .filter(|module| module.outcome == Outcome::Loaded);
     Ok(own.map(|module| module.name.replace('-', "_")).collect())
 }
 
@@ -238,18 +281,41 @@ mod tests {
     #[test]
     fn no_recovery_leads_to_peer_to_peer_or_to_a_second_reboot() {
         use Action::{Hold, PowerOff, Reboot, Shell, Workload, WorkloadWithoutP2p};
-        let (said, all) = (String::new(), [Workload, WorkloadWithoutP2p, Hold, Shell, Reboot, PowerOff]);
-        let alone = [WorkloadWithoutP2p, WorkloadWithoutP2p, Hold, Shell, Reboot, PowerOff];
+        let (said, all) = (
+            String::new(),
+            [Workload, WorkloadWithoutP2p, Hold, Shell, Reboot, PowerOff],
+        );
+        let alone = [
+            WorkloadWithoutP2p,
+            WorkloadWithoutP2p,
+            Hold,
+            Shell,
+            Reboot,
+            PowerOff,
+        ];
         for (found, actions) in [
             (RecoveryResult::NotTried, all),
             (RecoveryResult::Recovered, alone),
             (RecoveryResult::Reboots(said.clone()), [Reboot; 6]),
-            (RecoveryResult::GaveUp(said.clone()), [Hold, Hold, Hold, Shell, Reboot, PowerOff]),
+            (
+                RecoveryResult::GaveUp(said.clone()),
+                [Hold, Hold, Hold, Shell, Reboot, PowerOff],
+            ),
             (
                 RecoveryResult::Rebooted(said.clone(), true),
-                [WorkloadWithoutP2p, WorkloadWithoutP2p, Hold, Shell, Hold, PowerOff],
+                [
+                    WorkloadWithoutP2p,
+                    WorkloadWithoutP2p,
+                    Hold,
+                    Shell,
+                    Hold,
+                    PowerOff,
+                ],
             ),
-            (RecoveryResult::Rebooted(said, false), [Hold, Hold, Hold, Shell, Hold, PowerOff]),
+            (
+                RecoveryResult::Rebooted(said, false),
+                [Hold, Hold, Hold, Shell, Hold, PowerOff],
+            ),
         ] {
             assert_eq!(all.map(|action| found.action(action)), actions, "{found:?}");
         }
@@ -257,13 +323,26 @@ mod tests {
 
     #[test]
     fn what_was_not_recovered_is_an_error_of_its_own() {
-        let code = |found: RecoveryResult| found.stage_error().and_then(|stage_error| stage_error.code);
+        let code =
+            |found: RecoveryResult| found.stage_error().and_then(|stage_error| stage_error.code);
         assert_eq!(code(RecoveryResult::NotTried), None);
         // The verdict of the tests stays.
         assert_eq!(code(RecoveryResult::Recovered), None);
-        assert_eq!(code(RecoveryResult::GaveUp("x".to_owned())), Some("RECOVERY-FAILED"));
-        assert_eq!(code(RecoveryResult::Reboots("x".to_owned())), Some("RECOVERY-FAILED"));
-        assert_eq!(code(RecoveryResult::Rebooted("x".to_owned(), true)), Some("RECOVERED"));
-        assert_eq!(code(RecoveryResult::Rebooted("x".to_owned(), false)), Some("RECOVERY-FAILED"));
+        assert_eq!(
+            code(RecoveryResult::GaveUp("x".to_owned())),
+            Some("RECOVERY-FAILED")
+        );
+        assert_eq!(
+            code(RecoveryResult::Reboots("x".to_owned())),
+            Some("RECOVERY-FAILED")
+        );
+        assert_eq!(
+            code(RecoveryResult::Rebooted("x".to_owned(), true)),
+            Some("RECOVERED")
+        );
+        assert_eq!(
+            code(RecoveryResult::Rebooted("x".to_owned(), false)),
+            Some("RECOVERY-FAILED")
+        );
     }
 }

@@ -17,12 +17,20 @@ use super::{Reboots, look};
 
 /// Writes the mark of a step. A mark that cannot be written is only a warning: the step is no less safe than without marks.
 pub(super) fn begin(m: &mut Machine, step: Step) -> Result<(), Fault> {
-    let Some(marks) = &mut m.marks else { return Ok(()) };
+    let Some(marks) = &mut m.marks else {
+        return Ok(());
+    };
     // Set even if the child hangs: it may have written the mark.
     marks.is_written = true;
     let boot = read_at_most(Path::new("/proc/sys/kernel/random/boot_id"), 64).ok();
     let boot = boot.map(|id| String::from_utf8_lossy(&id).trim().to_owned());
-    let mark = Mark { step, image: marks.image.clone(), boot, finding: last_finding(), count: 0 };
+    let mark = Mark {
+        step,
+        image: marks.image.clone(),
+        boot,
+        finding: last_finding(),
+        count: 0,
+    };
     let spec = helper::write_mark(&marks.report, mark.text().trim());
     let done = m.run(&spec, &mut no_lines, |_| true)?;
     if done.end != End::Exited(helper::SUCCESS) {
@@ -37,7 +45,9 @@ pub(super) fn begin(m: &mut Machine, step: Step) -> Result<(), Fault> {
 /// # Errors
 /// Only an interruption.
 pub fn finish_marks(m: &mut Machine) -> Result<bool, Fault> {
-    let Some(marks) = m.marks.as_ref().filter(|marks| marks.is_written) else { return Ok(true) };
+    let Some(marks) = m.marks.as_ref().filter(|marks| marks.is_written) else {
+        return Ok(true);
+    };
     let spec = match &marks.restore {
         Some(mark) => helper::write_mark(&marks.report, mark.text().trim()),
         None => helper::clear_mark(&marks.report),
@@ -45,7 +55,10 @@ pub fn finish_marks(m: &mut Machine) -> Result<bool, Fault> {
     let done = m.run(&spec, &mut no_lines, |_| true)?;
     let is_settled = done.end == End::Exited(helper::SUCCESS);
     if !is_settled {
-        info!("warning: the mark stays, and the next boot takes this one for reset: {}", done.reason());
+        info!(
+            "warning: the mark stays, and the next boot takes this one for reset: {}",
+            done.reason()
+        );
     }
     if let Some(marks) = &mut m.marks {
         marks.is_written = false;
@@ -60,8 +73,16 @@ pub fn finish_marks(m: &mut Machine) -> Result<bool, Fault> {
 /// Only an interruption.
 pub fn settle(m: &mut Machine, decision: &mut Decision) -> Result<(), Fault> {
     let so_far = decision.reboots.so_far.unwrap_or(0);
-    let count = if decision.reboots_by_policy() { Some(so_far.saturating_add(1)) } else { None };
-    let kept = decision.objection.as_ref().and(Some(so_far)).filter(|n| *n > 0);
+    let count = if decision.reboots_by_policy() {
+        Some(so_far.saturating_add(1))
+    } else {
+        None
+    };
+    let kept = decision
+        .objection
+        .as_ref()
+        .and(Some(so_far))
+        .filter(|n| *n > 0);
     leave(m, count.or(kept));
     if !finish_marks(m)? && decision.reboots_by_policy() {
         decision.hold_instead("this reboot cannot be counted".to_owned());
@@ -72,7 +93,11 @@ pub fn settle(m: &mut Machine, decision: &mut Decision) -> Result<(), Fault> {
 /// Decides what is left in place of this boot's mark: this count of reboots, or nothing. The mark of a step or of a recovery stays.
 fn leave(m: &mut Machine, count: Option<u64>) {
     let Some(marks) = &mut m.marks else { return };
-    if marks.restore.as_ref().is_some_and(|mark| mark.step != Step::Reboot) {
+    if marks
+        .restore
+        .as_ref()
+        .is_some_and(|mark| mark.step != Step::Reboot)
+    {
         return;
     }
     // By the count alone: another finding since is no reason for another write to the firmware's flash.
@@ -80,7 +105,13 @@ fn leave(m: &mut Machine, count: Option<u64>) {
         return;
     }
     let image = marks.image.clone();
-    marks.restore = count.map(|count| Mark { step: Step::Reboot, image, boot: None, finding: last_finding(), count });
+    marks.restore = count.map(|count| Mark {
+        step: Step::Reboot,
+        image,
+        boot: None,
+        finding: last_finding(),
+        count,
+    });
     marks.is_written = true;
 }
 
@@ -96,12 +127,20 @@ pub fn reboot_after_fault(m: &mut Machine) -> Result<Option<String>, Fault> {
         Some(marks) => {
             let mark = marks.restore.as_ref();
             let was_reset = mark.is_some_and(|mark| mark.step != Step::Reboot);
-            Reboots { so_far: Some(marks.reboots), allowed: m.max_reboots, was_reset }
+            Reboots {
+                so_far: Some(marks.reboots),
+                allowed: m.max_reboots,
+                was_reset,
+            }
         }
     };
     let why = earlier.objection();
     let so_far = earlier.so_far.unwrap_or(0);
-    let count = if why.is_none() { so_far.saturating_add(1) } else { so_far };
+    let count = if why.is_none() {
+        so_far.saturating_add(1)
+    } else {
+        so_far
+    };
     leave(m, Some(count).filter(|n| *n > 0));
     let is_settled = finish_marks(m)?;
     Ok(why.or_else(|| (!is_settled).then(|| "this reboot cannot be counted".to_owned())))

@@ -62,7 +62,9 @@ impl Reboots {
     pub fn objection(self) -> Option<String> {
         match self.so_far {
             _ if self.was_reset => Some("RESET-DURING is for a person to clear".to_owned()),
-            Some(n) if n >= self.allowed => Some(format!("it has rebooted {n} times in a row (policy.max_reboots)")),
+            Some(n) if n >= self.allowed => Some(format!(
+                "it has rebooted {n} times in a row (policy.max_reboots)"
+            )),
             _ => None,
         }
     }
@@ -91,27 +93,46 @@ impl ResetCheck {
                 } else {
                     format!("was reset during {step}")
                 };
-                (None, None, format!("image {old} {what}; this one tries again"))
+                (
+                    None,
+                    None,
+                    format!("image {old} {what}; this one tries again"),
+                )
             }
             EarlierMark::Mark(mark) if mark.step == Step::Reboot => {
                 reboots = Some(mark.count);
-                (None, None, format!("reboots by the policy in a row: {}", mark.count))
+                (
+                    None,
+                    None,
+                    format!("reboots by the policy in a row: {}", mark.count),
+                )
             }
             EarlierMark::Mark(mark) if mark.step == Step::Recover => {
                 let finding = mark.finding.as_deref().unwrap_or("none");
                 let why = format!("rebooted once after {finding}, and without peer-to-peer since");
                 (None, Some(why), code::RECOVERED.to_owned())
             }
-            EarlierMark::Mark(mark) => {
-                (Some((mark.step, veto_cause(mark))), None, format!("{} {}", code::RESET_DURING, mark.step))
-            }
+            EarlierMark::Mark(mark) => (
+                Some((mark.step, veto_cause(mark))),
+                None,
+                format!("{} {}", code::RESET_DURING, mark.step),
+            ),
             // It may be a half-written mark of the first step.
             EarlierMark::Invalid(why) => {
                 let cause = format!("the mark of an earlier boot cannot be read: {why}");
-                (Some((Step::Fabric, cause)), None, format!("{}: an unreadable mark", code::RESET_DURING))
+                (
+                    Some((Step::Fabric, cause)),
+                    None,
+                    format!("{}: an unreadable mark", code::RESET_DURING),
+                )
             }
         };
-        Self { veto, rebooted, reboots, line }
+        Self {
+            veto,
+            rebooted,
+            reboots,
+            line,
+        }
     }
 
     /// The error that the verdict must include: a step that was not run proves nothing.
@@ -120,7 +141,11 @@ impl ResetCheck {
         let (_, cause) = self.veto.as_ref()?;
         let remedy = "to try again: firstlight reset clear, or firstlight.reset=clear";
         let cause = format!("{cause}; {remedy}");
-        Some(StageError { stage: "reset", code: Some(code::RESET_DURING), cause })
+        Some(StageError {
+            stage: "reset",
+            code: Some(code::RESET_DURING),
+            cause,
+        })
     }
 
     /// Why the machine was rebooted to recover its GPUs, if it was; it then continues without peer-to-peer.
@@ -132,7 +157,11 @@ impl ResetCheck {
     /// The reboots before this boot, of which `allowed` may follow one another.
     #[must_use]
     pub const fn reboots(&self, allowed: u64) -> Reboots {
-        Reboots { so_far: self.reboots, allowed, was_reset: self.veto.is_some() }
+        Reboots {
+            so_far: self.reboots,
+            allowed,
+            was_reset: self.veto.is_some(),
+        }
     }
 
     /// Which tests are run.
@@ -179,7 +208,10 @@ fn is_other_image(earlier: Option<&str>, image: Option<&str>) -> bool {
 fn veto_cause(mark: &Mark) -> String {
     let image = mark.image.as_deref().unwrap_or("without an id");
     let finding = mark.finding.as_deref().unwrap_or("none");
-    format!("the machine was reset during {}; image {image}; last finding {finding}", mark.step)
+    format!(
+        "the machine was reset during {}; image {image}; last finding {finding}",
+        mark.step
+    )
 }
 
 /// Looks for a mark of an earlier boot, and decides what it vetoes.
@@ -192,7 +224,12 @@ pub fn check(m: &mut Machine, config: &Config) -> Result<ResetCheck, Fault> {
         info!("{}", cleared(&done));
     }
     let reset = look(m, &config.report)?;
-    if let Some(cause) = reset.veto.as_ref().map(|(_, cause)| cause).or(reset.rebooted.as_ref()) {
+    if let Some(cause) = reset
+        .veto
+        .as_ref()
+        .map(|(_, cause)| cause)
+        .or(reset.rebooted.as_ref())
+    {
         info!("reset     {cause}");
     }
     Ok(reset)
@@ -207,7 +244,11 @@ fn look(m: &mut Machine, report: &Report) -> Result<ResetCheck, Fault> {
         Some(MarkLine::Earlier(what)) => earlier = what,
         None => {}
     };
-    let done = m.run(&helper::read_mark(report), &mut on_output(&mut take), |_| true)?;
+    let done = m.run(
+        &helper::read_mark(report),
+        &mut on_output(&mut take),
+        |_| true,
+    )?;
     match done.end {
         End::Exited(helper::SUCCESS | helper::ABSENT) => {}
         // The partition cannot be mounted, or the firmware hangs: it is unknown whether there is a mark.
@@ -220,14 +261,24 @@ fn look(m: &mut Machine, report: &Report) -> Result<ResetCheck, Fault> {
     };
     m.marks_sought = true;
     let (report, reboots) = (report.clone(), reset.reboots.unwrap_or(0));
-    m.marks = mark_place.map(|_| ResetMarks { report, image, restore, reboots, is_written: false });
+    m.marks = mark_place.map(|_| ResetMarks {
+        report,
+        image,
+        restore,
+        reboots,
+        is_written: false,
+    });
     Ok(reset)
 }
 
 fn cleared(done: &ChildResult) -> String {
     match done.end {
-        End::Exited(helper::SUCCESS) => "reset     firstlight.reset=clear: no mark is left".to_owned(),
-        End::Exited(helper::ABSENT) => "reset     firstlight.reset=clear: there is no place for a mark".to_owned(),
+        End::Exited(helper::SUCCESS) => {
+            "reset     firstlight.reset=clear: no mark is left".to_owned()
+        }
+        End::Exited(helper::ABSENT) => {
+            "reset     firstlight.reset=clear: there is no place for a mark".to_owned()
+        }
         _ => format!("warning: firstlight.reset=clear: {}", done.reason()),
     }
 }
@@ -246,7 +297,10 @@ fn parse(line: &str) -> Option<MarkLine> {
         return Some(MarkLine::Earlier(EarlierMark::Invalid(why.to_owned())));
     }
     let mark = line.strip_prefix(helper::MARK)?;
-    Some(MarkLine::Earlier(mark.parse().map_or_else(EarlierMark::Invalid, EarlierMark::Mark)))
+    Some(MarkLine::Earlier(
+        mark.parse()
+            .map_or_else(EarlierMark::Invalid, EarlierMark::Mark),
+    ))
 }
 
 #[cfg(test)]
@@ -255,14 +309,25 @@ mod tests {
 
     fn mark(step: Step, image: Option<&str>) -> EarlierMark {
         let image = image.map(str::to_owned);
-        EarlierMark::Mark(Mark { step, image, boot: None, finding: Some("REBAR-NO-ROOM".to_owned()), count: 0 })
+        EarlierMark::Mark(Mark {
+            step,
+            image,
+            boot: None,
+            finding: Some("REBAR-NO-ROOM".to_owned()),
+            count: 0,
+        })
     }
 
     /// Which of the three steps run.
     fn run(earlier: &EarlierMark, image: Option<&str>) -> [bool; 3] {
         let reset = ResetCheck::decide(earlier, image, Some("x"));
-        let run = [Step::Fabric, Step::DriverLoad, Step::Validate].map(|step| reset.vetoes(step).is_none());
-        assert_eq!(run.contains(&false), reset.stage_error().is_some(), "{earlier:?}");
+        let run = [Step::Fabric, Step::DriverLoad, Step::Validate]
+            .map(|step| reset.vetoes(step).is_none());
+        assert_eq!(
+            run.contains(&false),
+            reset.stage_error().is_some(),
+            "{earlier:?}"
+        );
         run
     }
 
@@ -285,8 +350,16 @@ mod tests {
             (mark(Step::Recover, a), a, [true, true, true]),
             (mark(Step::Recover, a), b, [true, true, true]),
             // An unreadable mark may have been that of any step.
-            (EarlierMark::Invalid("holds 3 bytes".to_owned()), a, [false, false, false]),
-            (EarlierMark::Invalid("holds 3 bytes".to_owned()), None, [false, false, false]),
+            (
+                EarlierMark::Invalid("holds 3 bytes".to_owned()),
+                a,
+                [false, false, false],
+            ),
+            (
+                EarlierMark::Invalid("holds 3 bytes".to_owned()),
+                None,
+                [false, false, false],
+            ),
         ] {
             assert_eq!(run(&earlier, image), runs, "{earlier:?} {image:?}");
         }
@@ -294,25 +367,43 @@ mod tests {
 
     #[test]
     fn after_a_reboot_to_recover_the_same_image_continues_without_peer_to_peer() {
-        let reset = |image| ResetCheck::decide(&mark(Step::Recover, Some("a")), Some(image), Some("x"));
-        assert_eq!(reset("a").rebooted(), Some("rebooted once after REBAR-NO-ROOM, and without peer-to-peer since"));
+        let reset =
+            |image| ResetCheck::decide(&mark(Step::Recover, Some("a")), Some(image), Some("x"));
+        assert_eq!(
+            reset("a").rebooted(),
+            Some("rebooted once after REBAR-NO-ROOM, and without peer-to-peer since")
+        );
         assert_eq!(reset("a").tests(), TestSelection::WithoutP2p);
         assert_eq!(reset("a").to_string(), "RECOVERED");
-        assert_eq!((reset("b").rebooted(), reset("b").tests()), (None, TestSelection::All));
+        assert_eq!(
+            (reset("b").rebooted(), reset("b").tests()),
+            (None, TestSelection::All)
+        );
     }
 
     #[test]
     fn reboots_by_the_policy_are_counted_for_one_image_and_veto_nothing() {
         let image = Some("a".to_owned());
         let counted = |count| {
-            let mark = Mark { step: Step::Reboot, image: image.clone(), boot: None, finding: None, count };
+            let mark = Mark {
+                step: Step::Reboot,
+                image: image.clone(),
+                boot: None,
+                finding: None,
+                count,
+            };
             EarlierMark::Mark(mark)
         };
-        let reboots = |earlier: &EarlierMark, image, place| ResetCheck::decide(earlier, Some(image), place).reboots(3);
+        let reboots = |earlier: &EarlierMark, image, place| {
+            ResetCheck::decide(earlier, Some(image), place).reboots(3)
+        };
         assert_eq!(run(&counted(2), Some("a")), [true, true, true]);
         assert_eq!(reboots(&counted(2), "a", Some("x")).so_far, Some(2));
         assert_eq!(reboots(&counted(2), "b", Some("x")).so_far, Some(0));
-        assert_eq!(reboots(&EarlierMark::Nothing, "a", Some("x")).so_far, Some(0));
+        assert_eq!(
+            reboots(&EarlierMark::Nothing, "a", Some("x")).so_far,
+            Some(0)
+        );
         assert_eq!(reboots(&EarlierMark::Nothing, "a", None).so_far, None);
         assert!(reboots(&mark(Step::Validate, Some("a")), "a", Some("x")).was_reset);
     }
@@ -325,8 +416,14 @@ mod tests {
             (Step::Validate, TestSelection::All),
         ] {
             let reset = ResetCheck::decide(&mark(part, Some("a")), Some("a"), Some("x"));
-            assert_eq!((reset.tests(), reset.to_string()), (which, format!("RESET-DURING {part}")));
-            assert_eq!(reset.vetoes(Step::Validate).is_some(), part == Step::Validate);
+            assert_eq!(
+                (reset.tests(), reset.to_string()),
+                (which, format!("RESET-DURING {part}"))
+            );
+            assert_eq!(
+                reset.vetoes(Step::Validate).is_some(),
+                part == Step::Validate
+            );
             assert!(reset.stage_error().is_some());
         }
     }
@@ -334,8 +431,13 @@ mod tests {
     #[test]
     fn the_verdicts_cause_has_the_step_the_image_the_finding_and_the_way_on() {
         let stage_error =
-            ResetCheck::decide(&mark(Step::Validate, Some("a")), Some("a"), Some("x")).stage_error().unwrap();
-        assert_eq!((stage_error.stage, stage_error.code), ("reset", Some("RESET-DURING")));
+            ResetCheck::decide(&mark(Step::Validate, Some("a")), Some("a"), Some("x"))
+                .stage_error()
+                .unwrap();
+        assert_eq!(
+            (stage_error.stage, stage_error.code),
+            ("reset", Some("RESET-DURING"))
+        );
         assert_eq!(
             stage_error.cause,
             "the machine was reset during validate; image a; last finding REBAR-NO-ROOM; \
@@ -345,14 +447,32 @@ mod tests {
 
     #[test]
     fn lines_of_the_child_are_read_and_a_torn_one_is_no_mark() {
-        let text = Mark { step: Step::Fabric, image: None, boot: None, finding: None, count: 0 }.text();
+        let text = Mark {
+            step: Step::Fabric,
+            image: None,
+            boot: None,
+            finding: None,
+            count: 0,
+        }
+        .text();
         let earlier = |line: &str| match parse(line) {
             Some(MarkLine::Earlier(earlier)) => Some(earlier),
             _ => None,
         };
-        assert!(matches!(earlier(&format!("mark {}", text.trim())), Some(EarlierMark::Mark(_))));
-        assert!(matches!(earlier("mark firstlight-mark/1 step=fab"), Some(EarlierMark::Invalid(_))));
-        assert_eq!(earlier("broken x: is not text"), Some(EarlierMark::Invalid("x: is not text".to_owned())));
-        assert!(matches!(parse("place LABEL=X"), Some(MarkLine::Place(place)) if place == "LABEL=X"));
+        assert!(matches!(
+            earlier(&format!("mark {}", text.trim())),
+            Some(EarlierMark::Mark(_))
+        ));
+        assert!(matches!(
+            earlier("mark firstlight-mark/1 step=fab"),
+            Some(EarlierMark::Invalid(_))
+        ));
+        assert_eq!(
+            earlier("broken x: is not text"),
+            Some(EarlierMark::Invalid("x: is not text".to_owned()))
+        );
+        assert!(
+            matches!(parse("place LABEL=X"), Some(MarkLine::Place(place)) if place == "LABEL=X")
+        );
     }
 }

@@ -70,17 +70,32 @@ struct Expectation {
 
 fn pass() -> Expectation {
     let (verdict, failed) = ("PASS", "");
-    Expectation { verdict, failed, cause: String::new(), says: Vec::new(), file: true, then: Outcome::Policy }
+    Expectation {
+        verdict,
+        failed,
+        cause: String::new(),
+        says: Vec::new(),
+        file: true,
+        then: Outcome::Policy,
+    }
 }
 
 /// The verdict is ERROR, because of this.
 fn error(failed: &'static str, cause: &str) -> Expectation {
-    Expectation { verdict: "ERROR", failed, cause: cause.to_owned(), ..pass() }
+    Expectation {
+        verdict: "ERROR",
+        failed,
+        cause: cause.to_owned(),
+        ..pass()
+    }
 }
 
 /// As [`error`], caused by a fault of init.
 fn fault(failed: &'static str, cause: &str) -> Expectation {
-    Expectation { then: Outcome::Fault, ..error(failed, cause) }
+    Expectation {
+        then: Outcome::Fault,
+        ..error(failed, cause)
+    }
 }
 
 impl Expectation {
@@ -114,7 +129,10 @@ impl Case {
     }
 
     fn validator(self, script: &str) -> Self {
-        Self { validator: script.to_owned(), ..self }
+        Self {
+            validator: script.to_owned(),
+            ..self
+        }
     }
 
     /// Adds shell code for one command of the validator.
@@ -124,7 +142,10 @@ impl Case {
     }
 
     fn config(self, more: &str) -> Self {
-        Self { config: format!("{CONFIG}{more}"), ..self }
+        Self {
+            config: format!("{CONFIG}{more}"),
+            ..self
+        }
     }
 
     fn words(mut self, words: &str) -> Self {
@@ -133,7 +154,10 @@ impl Case {
     }
 
     fn workload(self, script: &'static str) -> Self {
-        Self { workload: script, ..self }
+        Self {
+            workload: script,
+            ..self
+        }
     }
 
     fn change(mut self, change: impl FnOnce(Machine) -> Machine + Send + 'static) -> Self {
@@ -146,15 +170,24 @@ impl Case {
     }
 
     fn signals(self, at: &'static str, signals: &[&'static str]) -> Self {
-        Self { signals: Some((at, signals.to_vec())), ..self }
+        Self {
+            signals: Some((at, signals.to_vec())),
+            ..self
+        }
     }
 
     fn policy(self, policy: &'static str) -> Self {
-        Self { policy: Some(policy), ..self }
+        Self {
+            policy: Some(policy),
+            ..self
+        }
     }
 
     fn always(self) -> Self {
-        Self { always: true, ..self }
+        Self {
+            always: true,
+            ..self
+        }
     }
 
     fn slow(self) -> Self {
@@ -169,19 +202,29 @@ const POLICIES: [&str; 4] = ["reboot", "poweroff", "hold", "workload-without-p2p
 fn boot(case: Case, policy: &str) -> Vec<String> {
     let m = Machine::new(&case.validator, &case.config).workload(case.workload);
     let program = fs::read_to_string(m.path("usr/bin/firstlight")).unwrap();
-    let m = m.program("usr/bin/firstlight", &program.replacen('\n', &format!("\n{}", case.before), 1));
-    let m = m.cmdline(&format!("quiet firstlight.policy.on_error={policy} {}", case.words));
+    let m = m.program(
+        "usr/bin/firstlight",
+        &program.replacen('\n', &format!("\n{}", case.before), 1),
+    );
+    let m = m.cmdline(&format!(
+        "quiet firstlight.policy.on_error={policy} {}",
+        case.words
+    ));
     let m = case.changes.into_iter().fold(m, |m, change| change(m));
     let mut running = m.boot();
     if let Some((text, signals)) = &case.signals {
         running.until(text);
         // The first signal may end the machine before the others are sent.
-        let sent: Vec<_> = signals.iter().map(|signal| running.try_signal(signal)).collect();
+        let sent: Vec<_> = signals
+            .iter()
+            .map(|signal| running.try_signal(signal))
+            .collect();
         assert!(sent[0], "no signal was sent");
     }
     // A machine that is asked to end while it holds goes down by itself.
-    let held =
-        !(case.signals.is_some() && matches!(case.want.then, Outcome::Reboot | Outcome::PowerOff)) && running.holds();
+    let held = !(case.signals.is_some()
+        && matches!(case.want.then, Outcome::Reboot | Outcome::PowerOff))
+        && running.holds();
     let others = if held { running.others() } else { Vec::new() };
     if held {
         running.signal("TERM");
@@ -205,13 +248,17 @@ impl Expectation {
     /// Whether the machine holds before it ends, and how it ends.
     fn end(&self, policy: &str) -> (bool, Down) {
         match (self.then, self.verdict, policy) {
-            (Outcome::Hold, ..) | (Outcome::Policy | Outcome::Fault, "ERROR", "hold") => (true, Down::PoweredOff),
+            (Outcome::Hold, ..) | (Outcome::Policy | Outcome::Fault, "ERROR", "hold") => {
+                (true, Down::PoweredOff)
+            }
             (Outcome::Fault, _, "workload-without-p2p" | "hold") => (true, Down::PoweredOff),
             // A mark that vetoes a step stays until a person clears it, so a reboot would change nothing.
-            (Outcome::Policy, "ERROR", "reboot") if self.failed == "reset" => (true, Down::PoweredOff),
-            (Outcome::Reboot, ..) | (Outcome::Policy, "ERROR", "reboot") | (Outcome::Fault, _, "reboot") => {
-                (false, Down::Rebooted)
+            (Outcome::Policy, "ERROR", "reboot") if self.failed == "reset" => {
+                (true, Down::PoweredOff)
             }
+            (Outcome::Reboot, ..)
+            | (Outcome::Policy, "ERROR", "reboot")
+            | (Outcome::Fault, _, "reboot") => (false, Down::Rebooted),
             _ => (false, Down::PoweredOff),
         }
     }
@@ -236,43 +283,103 @@ fn check_boot(want: &Expectation, policy: &str, m: &Machine, console: &str) -> V
     };
     let errors = fs::read(m.path("stderr.txt")).unwrap_or_default();
     let all = format!("{console}{}", String::from_utf8_lossy(&errors));
-    must(!all.contains("panic") && !all.contains("INIT-PANIC"), "a panic".to_owned());
-    want.says.iter().for_each(|text| must(console.contains(text), format!("the console lacks {text:?}")));
+    must(
+        !all.contains("panic") && !all.contains("INIT-PANIC"),
+        "a panic".to_owned(),
+    );
+    want.says.iter().for_each(|text| {
+        must(
+            console.contains(text),
+            format!("the console lacks {text:?}"),
+        );
+    });
     let lines = scraper_lines(console);
     let line = lines.first().copied().unwrap_or_default();
-    must(lines.len() == 1, format!("{} lines for scrapers", lines.len()));
-    let word = |name: &str| line.split(' ').find_map(|word| word.strip_prefix(name)?.strip_prefix('='));
-    must(word("verdict") == Some(want.verdict), format!("expected {}: {line}", want.verdict));
-    let ran: Vec<_> = console.lines().filter(|line| line.starts_with("WORKLOAD RUNS")).collect();
-    must(ran == want.workload(policy).into_iter().collect::<Vec<_>>(), format!("the workload: {ran:?}"));
+    must(
+        lines.len() == 1,
+        format!("{} lines for scrapers", lines.len()),
+    );
+    let word = |name: &str| {
+        line.split(' ')
+            .find_map(|word| word.strip_prefix(name)?.strip_prefix('='))
+    };
+    must(
+        word("verdict") == Some(want.verdict),
+        format!("expected {}: {line}", want.verdict),
+    );
+    let ran: Vec<_> = console
+        .lines()
+        .filter(|line| line.starts_with("WORKLOAD RUNS"))
+        .collect();
+    must(
+        ran == want.workload(policy).into_iter().collect::<Vec<_>>(),
+        format!("the workload: {ran:?}"),
+    );
     let good = ["PASS", "DEGRADED"].contains(&want.verdict);
     if !want.file {
         return failures;
     }
-    must(is_validated(m) == good, format!("validated: {}", is_validated(m)));
+    must(
+        is_validated(m) == good,
+        format!("validated: {}", is_validated(m)),
+    );
     let verdict: Value = fs::read(m.path("run-outside/firstlight/verdict.json"))
         .ok()
         .and_then(|bytes| serde_json::from_slice(&bytes).ok())
         .unwrap_or_default();
-    must(verdict["schema"] == "firstlight.verdict/1", "no verdict.json".to_owned());
-    must(verdict["verdict"] == want.verdict, format!("verdict.json: {}", verdict["verdict"]));
+    must(
+        verdict["schema"] == "firstlight.verdict/1",
+        "no verdict.json".to_owned(),
+    );
+    must(
+        verdict["verdict"] == want.verdict,
+        format!("verdict.json: {}", verdict["verdict"]),
+    );
     for (name, list) in [("failed", &verdict["failed"]), ("codes", &verdict["codes"])] {
-        must(word(name) == Some(&listed(list)), format!("{name} in verdict.json: {list}"));
+        must(
+            word(name) == Some(&listed(list)),
+            format!("{name} in verdict.json: {list}"),
+        );
     }
     let failed = verdict["failed"][0].as_str().unwrap_or_default();
-    must(failed == want.failed, format!("failed first: {failed:?}, expected {:?}", want.failed));
+    must(
+        failed == want.failed,
+        format!("failed first: {failed:?}, expected {:?}", want.failed),
+    );
     let cause = verdict["cause"].as_str().unwrap_or_default();
-    must(cause.contains(&want.cause), format!("the cause {cause:?} lacks {:?}", want.cause));
-    must(cause.is_empty() == (want.verdict != "ERROR"), format!("the cause: {cause:?}"));
+    must(
+        cause.contains(&want.cause),
+        format!("the cause {cause:?} lacks {:?}", want.cause),
+    );
+    must(
+        cause.is_empty() == (want.verdict != "ERROR"),
+        format!("the cause: {cause:?}"),
+    );
     failures
 }
 
 /// A list of verdict.json in the form of the line for scrapers.
 fn listed(list: &Value) -> String {
-    let plain = |c: char| if c.is_control() || c.is_whitespace() || c == '=' { '?' } else { c };
-    let words = list.as_array().into_iter().flatten().filter_map(Value::as_str);
-    let words: Vec<String> = words.map(|word| word.chars().map(plain).collect()).collect();
-    if words.is_empty() { "none".to_owned() } else { words.join(",") }
+    let plain = |c: char| {
+        if c.is_control() || c.is_whitespace() || c == '=' {
+            '?'
+        } else {
+            c
+        }
+    };
+    let words = list
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str);
+    let words: Vec<String> = words
+        .map(|word| word.chars().map(plain).collect())
+        .collect();
+    if words.is_empty() {
+        "none".to_owned()
+    } else {
+        words.join(",")
+    }
 }
 
 /// Boots all cases, several at a time, because most of them wait; prints how many held, and fails if one did not.
@@ -285,19 +392,30 @@ fn run_cases(cases: Vec<(usize, Case)>) {
         while let Some((nth, case)) = { cases.lock().unwrap().pop_front() } {
             let name = case.name.clone();
             let policy = case.policy.unwrap_or(POLICIES[nth % POLICIES.len()]);
-            let failures = catch_unwind(AssertUnwindSafe(|| boot(case, policy))).unwrap_or_else(|why| {
-                vec![why.downcast_ref::<String>().cloned().unwrap_or("the test panicked".to_owned())]
-            });
+            let failures =
+                catch_unwind(AssertUnwindSafe(|| boot(case, policy))).unwrap_or_else(|why| {
+                    vec![
+                        why.downcast_ref::<String>()
+                            .cloned()
+                            .unwrap_or("the test panicked".to_owned()),
+                    ]
+                });
             if !failures.is_empty() {
                 let failures = failures.join("\n");
-                failed.lock().unwrap().push(format!("== {name} (on_error {policy})\n{failures}"));
+                failed
+                    .lock()
+                    .unwrap()
+                    .push(format!("== {name} (on_error {policy})\n{failures}"));
             }
         }
     };
     std::thread::scope(|scope| (0..THREADS).for_each(|_| drop(scope.spawn(work))));
     let failed = failed.into_inner().unwrap();
     let held = count - failed.len();
-    let line = format!("faults     {held} of {count} held, {} s\n", began.elapsed().as_secs());
+    let line = format!(
+        "faults     {held} of {count} held, {} s\n",
+        began.elapsed().as_secs()
+    );
     // Bypasses the output capture of the test harness.
     std::io::stderr().write_all(line.as_bytes()).unwrap();
     assert!(failed.is_empty(), "{}\n{line}", failed.join("\n"));
@@ -307,11 +425,19 @@ const THREADS: usize = 12;
 
 /// The whole table.
 fn table() -> Vec<(usize, Case)> {
-    let all: Vec<_> = children::cases().into_iter().chain(surroundings::cases()).enumerate().collect();
+    let all: Vec<_> = children::cases()
+        .into_iter()
+        .chain(surroundings::cases())
+        .enumerate()
+        .collect();
     let mut names: Vec<_> = all.iter().map(|(_, case)| case.name.as_str()).collect();
     names.sort_unstable();
     let twice = names.windows(2).find(|pair| pair[0] == pair[1]);
-    assert!(twice.is_none() && all.len() >= 300, "{} runs, {twice:?} twice", all.len());
+    assert!(
+        twice.is_none() && all.len() >= 300,
+        "{} runs, {twice:?} twice",
+        all.len()
+    );
     all
 }
 
@@ -320,8 +446,14 @@ fn table() -> Vec<(usize, Case)> {
 fn every_boot_under_a_fault_holds() {
     let all = table();
     let cases: Vec<_> = match std::env::var("FIRSTLIGHT_FAULTS") {
-        Ok(word) => all.into_iter().filter(|(_, case)| case.name.contains(&word)).collect(),
-        Err(_) => all.into_iter().filter(|(nth, case)| case.always || (nth % 9 == 0 && !case.slow)).collect(),
+        Ok(word) => all
+            .into_iter()
+            .filter(|(_, case)| case.name.contains(&word))
+            .collect(),
+        Err(_) => all
+            .into_iter()
+            .filter(|(nth, case)| case.always || (nth % 9 == 0 && !case.slow))
+            .collect(),
     };
     assert!(!cases.is_empty(), "no boot has this word in its name");
     run_cases(cases);

@@ -1,7 +1,9 @@
 //! Contexts: which process may create one on a GPU; reference counts, current contexts, synchronisation, and peer access.
 
 use crate::state::{Handle, HandleKind, wrap};
-use crate::state::{call, context, current, current_alive, put, replace_current, set_current, wait};
+use crate::state::{
+    call, context, current, current_alive, put, replace_current, set_current, wait,
+};
 use simgpu_model::scenario::ComputeMode;
 use simgpu_model::{Result, Scenario, Status, library_folder};
 use std::cell::RefCell;
@@ -35,7 +37,11 @@ extern "C" fn cuDevicePrimaryCtxRelease_v2(device: c_int) -> c_int {
 #[unsafe(no_mangle)]
 extern "C" fn cuCtxSetCurrent(handle: Handle) -> c_int {
     call(|driver| {
-        let gpu = if handle == 0 { None } else { Some(context(driver, handle)?) };
+        let gpu = if handle == 0 {
+            None
+        } else {
+            Some(context(driver, handle)?)
+        };
         set_current(gpu);
         Ok(())
     })
@@ -54,7 +60,9 @@ extern "C" fn cuCtxPushCurrent_v2(handle: Handle) -> c_int {
 unsafe extern "C" fn cuCtxPopCurrent_v2(handle: *mut Handle) -> c_int {
     call(|driver| {
         let gpu = current(driver)?;
-        let before = PREVIOUS_CONTEXTS.with_borrow_mut(Vec::pop).ok_or(Status::INVALID_CONTEXT)?;
+        let before = PREVIOUS_CONTEXTS
+            .with_borrow_mut(Vec::pop)
+            .ok_or(Status::INVALID_CONTEXT)?;
         set_current(before);
         // SAFETY: the caller's pointer is valid.
         unsafe { put(handle, wrap(HandleKind::Context, gpu as u64)) }
@@ -97,7 +105,13 @@ pub(crate) fn check_compute_mode(scenario: &Scenario, gpu: usize) -> Result<()> 
     match scenario.machine.compute_mode {
         ComputeMode::Default => Ok(()),
         ComputeMode::Prohibited => Err(Status::DEVICE_UNAVAILABLE),
-        ComputeMode::ExclusiveProcess if scenario.machine.in_use.iter().any(|u| u.gpu == gpu && !u.draws) => {
+        ComputeMode::ExclusiveProcess
+            if scenario
+                .machine
+                .in_use
+                .iter()
+                .any(|u| u.gpu == gpu && !u.draws) =>
+        {
             Err(Status::DEVICE_UNAVAILABLE)
         }
         ComputeMode::ExclusiveProcess => lock_exclusively(gpu).ok_or(Status::DEVICE_UNAVAILABLE),
@@ -105,12 +119,19 @@ pub(crate) fn check_compute_mode(scenario: &Scenario, gpu: usize) -> Result<()> 
 }
 
 fn lock_exclusively(gpu: usize) -> Option<()> {
-    let mut locks = EXCLUSIVE_LOCKS.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut locks = EXCLUSIVE_LOCKS
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner);
     if locks.contains_key(&gpu) {
         return Some(());
     }
     let path = library_folder::folder()?.join(format!("exclusive.{gpu}"));
-    let file = File::options().write(true).create(true).truncate(false).open(path).ok()?;
+    let file = File::options()
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .open(path)
+        .ok()?;
     file.try_lock().ok()?;
     locks.insert(gpu, file);
     Some(())

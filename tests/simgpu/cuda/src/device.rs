@@ -48,14 +48,24 @@ unsafe extern "C" fn cuDeviceGetUuid_v2(uuid: *mut [u8; 16], device: c_int) -> c
 unsafe extern "C" fn cuDeviceGetPCIBusId(text: *mut c_char, length: c_int, device: c_int) -> c_int {
     call(|driver| {
         let gpu = driver.gpu(device)?;
-        let bdf = driver.scenario().machine.bdf.get(gpu).cloned().unwrap_or_default();
+        let bdf = driver
+            .scenario()
+            .machine
+            .bdf
+            .get(gpu)
+            .cloned()
+            .unwrap_or_default();
         // SAFETY: the caller's buffer of `length` bytes.
         unsafe { put_text(text.cast(), length, &bdf.to_uppercase()) }
     })
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn cuDeviceGetAttribute(value: *mut c_int, attribute: c_int, device: c_int) -> c_int {
+unsafe extern "C" fn cuDeviceGetAttribute(
+    value: *mut c_int,
+    attribute: c_int,
+    device: c_int,
+) -> c_int {
     call(|driver| {
         let found = driver.attribute(driver.gpu(device)?, attribute)?;
         // SAFETY: the caller's pointer is valid.
@@ -82,7 +92,12 @@ unsafe extern "C" fn cuDeviceCanAccessPeer(can: *mut c_int, device: c_int, peer:
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn cuDeviceGetP2PAttribute(value: *mut c_int, attribute: c_int, from: c_int, to: c_int) -> c_int {
+unsafe extern "C" fn cuDeviceGetP2PAttribute(
+    value: *mut c_int,
+    attribute: c_int,
+    from: c_int,
+    to: c_int,
+) -> c_int {
     call(|driver| {
         let found = driver.p2p_attribute(attribute, driver.gpu(from)?, driver.gpu(to)?)?;
         // SAFETY: the caller's pointer is valid.
@@ -90,7 +105,10 @@ unsafe extern "C" fn cuDeviceGetP2PAttribute(value: *mut c_int, attribute: c_int
     })
 }
 
-#[expect(clippy::print_stderr, reason = "there is no other way to say what is wrong with a scenario")]
+#[expect(
+    clippy::print_stderr,
+    reason = "there is no other way to say what is wrong with a scenario"
+)]
 fn init(flags: c_uint) -> Result<()> {
     if flags != 0 {
         return Err(Status::INVALID_VALUE);
@@ -119,7 +137,14 @@ unsafe extern "C" fn cuDriverGetVersion(version: *mut c_int) -> c_int {
     // It may be called before cuInit.
     let known = driver().as_ref().map(|d| d.scenario().machine.cuda);
     let version_of = |s: Scenario| s.machine.cuda;
-    let cuda = known.map_or_else(|| scenario().map(version_of).map_err(|_| Status::INVALID_VALUE), Ok);
+    let cuda = known.map_or_else(
+        || {
+            scenario()
+                .map(version_of)
+                .map_err(|_| Status::INVALID_VALUE)
+        },
+        Ok,
+    );
     // SAFETY: the caller's pointer is valid.
     code(cuda.and_then(|cuda| unsafe { put(version, cuda) }))
 }

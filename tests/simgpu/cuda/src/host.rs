@@ -15,7 +15,9 @@ pub(crate) struct ProcessHost {
 
 impl ProcessHost {
     pub(crate) fn new() -> Self {
-        Self { began: Instant::now() }
+        Self {
+            began: Instant::now(),
+        }
     }
 }
 
@@ -35,30 +37,39 @@ impl simgpu_model::Host for ProcessHost {
     }
 
     fn write(&mut self, address: u64, bytes: &[u8]) {
-        let Ok(address) = usize::try_from(address) else { return };
+        let Ok(address) = usize::try_from(address) else {
+            return;
+        };
         // SAFETY: as above.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), address as *mut u8, bytes.len()) };
     }
 
     fn close(&mut self, address: u64, bytes: u64) {
-        let Some((memory, bytes)) = pointer_and_size(address, bytes) else { return };
+        let Some((memory, bytes)) = pointer_and_size(address, bytes) else {
+            return;
+        };
         // SAFETY: whole pages of memory that cuMemHostAlloc mapped. An access to them calls [`handle_faults`]' handler,
         // which opens them; the model has their contents.
         let closed = unsafe {
-            mprotect(memory, bytes, MprotectFlags::empty()).and_then(|()| madvise(memory, bytes, Advice::LinuxDontNeed))
+            mprotect(memory, bytes, MprotectFlags::empty())
+                .and_then(|()| madvise(memory, bytes, Advice::LinuxDontNeed))
         };
         closed.unwrap_or_else(|e| die("holding memory back", e));
     }
 
     fn open(&mut self, address: u64, bytes: u64) {
-        let Some((memory, bytes)) = pointer_and_size(address, bytes) else { return };
+        let Some((memory, bytes)) = pointer_and_size(address, bytes) else {
+            return;
+        };
         // SAFETY: as above.
         let opened = unsafe { mprotect(memory, bytes, MprotectFlags::READ | MprotectFlags::WRITE) };
         opened.unwrap_or_else(|e| die("giving memory back", e));
     }
 
     fn word(&self, address: u64) -> u32 {
-        let Ok(address) = usize::try_from(address) else { return 0 };
+        let Ok(address) = usize::try_from(address) else {
+            return 0;
+        };
         // SAFETY: as above; the host may write it at any time.
         unsafe { (address as *const u32).read_volatile() }
     }
@@ -69,7 +80,10 @@ impl simgpu_model::Host for ProcessHost {
 }
 
 fn pointer_and_size(address: u64, bytes: u64) -> Option<(*mut c_void, usize)> {
-    Some((usize::try_from(address).ok()? as *mut c_void, usize::try_from(bytes).ok()?))
+    Some((
+        usize::try_from(address).ok()? as *mut c_void,
+        usize::try_from(bytes).ok()?,
+    ))
 }
 
 #[expect(clippy::print_stderr, reason = "the last words of the process")]
@@ -105,7 +119,9 @@ extern "C" fn on_fault(signal: c_int, info: *mut libc::siginfo_t, context: *mut 
     if open_if_closed(address) {
         return;
     }
-    let Some(before) = PREVIOUS_HANDLER.get() else { return };
+    let Some(before) = PREVIOUS_HANDLER.get() else {
+        return;
+    };
     if before.sa_flags & libc::SA_SIGINFO != 0 && before.sa_sigaction != libc::SIG_DFL {
         // SAFETY: it was installed as a handler of this type.
         let handler: Handler = unsafe { std::mem::transmute(before.sa_sigaction) };
@@ -121,7 +137,9 @@ extern "C" fn on_fault(signal: c_int, info: *mut libc::siginfo_t, context: *mut 
 /// have opened it in the meantime.
 fn open_if_closed(address: u64) -> bool {
     let mut driver = driver();
-    let Some(driver) = driver.as_mut() else { return false };
+    let Some(driver) = driver.as_mut() else {
+        return false;
+    };
     driver.engine.materialize(address);
     let before = driver.engine.memory.pinned.range(..=address).next_back();
     before.is_some_and(|(base, memory)| address < base + memory.bytes)

@@ -40,12 +40,27 @@ unsafe extern "C" fn cuIpcGetMemHandle(handle: *mut IpcMemHandle, address: u64) 
         let descriptor = share(driver, store)?;
         let process = std::process::id();
         // SAFETY: the caller's pointer is valid.
-        unsafe { put(handle, IpcMemHandle { magic: MAGIC, process, descriptor, offset, rest: [0; 40] }) }
+        unsafe {
+            put(
+                handle,
+                IpcMemHandle {
+                    magic: MAGIC,
+                    process,
+                    descriptor,
+                    offset,
+                    rest: [0; 40],
+                },
+            )
+        }
     })
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn cuIpcOpenMemHandle_v2(address: *mut u64, handle: IpcMemHandle, flags: c_uint) -> c_int {
+unsafe extern "C" fn cuIpcOpenMemHandle_v2(
+    address: *mut u64,
+    handle: IpcMemHandle,
+    flags: c_uint,
+) -> c_int {
     call(|driver| {
         let gpu = current_alive(driver)?;
         if handle.magic != MAGIC || flags != 1 {
@@ -86,7 +101,10 @@ extern "C" fn cuIpcCloseMemHandle(address: u64) -> c_int {
         let opened = |s: &simgpu_model::memory::Store| s.is_adopted() && s.gpu == owner;
         if !memory.stores.values().any(opened) {
             let mut lazy_peer_access = lazy_peer_access();
-            if let Some(n) = lazy_peer_access.iter().position(|pair| *pair == (gpu, owner)) {
+            if let Some(n) = lazy_peer_access
+                .iter()
+                .position(|pair| *pair == (gpu, owner))
+            {
                 lazy_peer_access.swap_remove(n);
                 driver.disable_peer(gpu, owner)?;
             }
@@ -102,7 +120,12 @@ fn lazy_peer_access() -> MutexGuard<'static, Vec<(usize, usize)>> {
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn cuMemExportToShareableHandle(to: *mut c_void, handle: u64, kind: c_uint, flags: u64) -> c_int {
+unsafe extern "C" fn cuMemExportToShareableHandle(
+    to: *mut c_void,
+    handle: u64,
+    kind: c_uint,
+    flags: u64,
+) -> c_int {
     call(|driver| {
         if kind != DESCRIPTOR || flags != 0 {
             return Err(Status::NOT_SUPPORTED);
@@ -119,11 +142,17 @@ unsafe extern "C" fn cuMemExportToShareableHandle(to: *mut c_void, handle: u64, 
 fn duplicate(descriptor: RawFd) -> Result<RawFd> {
     // SAFETY: it stays open while its store is shared.
     let own = unsafe { BorrowedFd::borrow_raw(descriptor) };
-    fcntl_dupfd_cloexec(own, 0).map(IntoRawFd::into_raw_fd).map_err(|_| Status::OUT_OF_MEMORY)
+    fcntl_dupfd_cloexec(own, 0)
+        .map(IntoRawFd::into_raw_fd)
+        .map_err(|_| Status::OUT_OF_MEMORY)
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn cuMemImportFromShareableHandle(handle: *mut u64, from: *mut c_void, kind: c_uint) -> c_int {
+unsafe extern "C" fn cuMemImportFromShareableHandle(
+    handle: *mut u64,
+    from: *mut c_void,
+    kind: c_uint,
+) -> c_int {
     call(|driver| {
         if kind != DESCRIPTOR {
             return Err(Status::NOT_SUPPORTED);
@@ -157,13 +186,21 @@ pub(crate) fn share(driver: &mut Simulation, store: StoreId) -> Result<RawFd> {
         Entry::Vacant(entry) => entry,
     };
     let file = SharedFile::new(memory.info(store)?)?;
-    let kept: OwnedFd = file.0.try_clone().map_err(|_| Status::OUT_OF_MEMORY)?.into();
+    let kept: OwnedFd = file
+        .0
+        .try_clone()
+        .map_err(|_| Status::OUT_OF_MEMORY)?
+        .into();
     memory.share(store, Box::new(file))?;
     Ok(entry.insert(kept).as_raw_fd())
 }
 
 /// Adds the store of another process's descriptor `fd`, or of this process's if `process` is `self`.
-pub(crate) fn adopt(driver: &mut Simulation, process: &str, fd: RawFd) -> Result<(StoreId, StoreInfo)> {
+pub(crate) fn adopt(
+    driver: &mut Simulation,
+    process: &str,
+    fd: RawFd,
+) -> Result<(StoreId, StoreInfo)> {
     let (file, info) = SharedFile::opened(process, fd)?;
     Ok((driver.engine.memory.adopt(info, Box::new(file)), info))
 }
@@ -174,33 +211,56 @@ struct SharedFile(File);
 
 impl SharedFile {
     fn new(info: StoreInfo) -> Result<Self> {
-        let file = memfd_create("simgpu", MemfdFlags::CLOEXEC).map_err(|_| Status::OUT_OF_MEMORY)?;
+        let file =
+            memfd_create("simgpu", MemfdFlags::CLOEXEC).map_err(|_| Status::OUT_OF_MEMORY)?;
         let numbers = [info.gpu as u64, info.bytes, info.physical];
-        let head: Vec<_> = FILE_MAGIC.into_iter().chain(numbers.into_iter().flat_map(u64::to_le_bytes)).collect();
+        let head: Vec<_> = FILE_MAGIC
+            .into_iter()
+            .chain(numbers.into_iter().flat_map(u64::to_le_bytes))
+            .collect();
         let file = File::from(file);
-        file.write_all_at(&head, 0).map_err(|_| Status::OUT_OF_MEMORY)?;
+        file.write_all_at(&head, 0)
+            .map_err(|_| Status::OUT_OF_MEMORY)?;
         Ok(Self(file))
     }
 
     /// Opened anew instead of duplicated: locks belong to open files, not to descriptors.
     fn opened(process: &str, fd: RawFd) -> Result<(Self, StoreInfo)> {
-        let file = File::options().read(true).write(true).open(format!("/proc/{process}/fd/{fd}"));
+        let file = File::options()
+            .read(true)
+            .write(true)
+            .open(format!("/proc/{process}/fd/{fd}"));
         let file = file.map_err(|_| Status::INVALID_VALUE)?;
         let mut head = [0; HEADER_BYTES];
-        file.read_exact_at(&mut head, 0).map_err(|_| Status::INVALID_VALUE)?;
+        file.read_exact_at(&mut head, 0)
+            .map_err(|_| Status::INVALID_VALUE)?;
         let (magic, rest) = head.split_at(FILE_MAGIC.len());
-        let numbers: Vec<_> = rest.as_chunks::<8>().0.iter().map(|b| u64::from_le_bytes(*b)).collect();
+        let numbers: Vec<_> = rest
+            .as_chunks::<8>()
+            .0
+            .iter()
+            .map(|b| u64::from_le_bytes(*b))
+            .collect();
         match numbers[..] {
             [gpu, bytes, physical] if magic == FILE_MAGIC => {
                 let gpu = usize::try_from(gpu).map_err(|_| Status::INVALID_VALUE)?;
-                Ok((Self(file), StoreInfo { gpu, bytes, physical }))
+                Ok((
+                    Self(file),
+                    StoreInfo {
+                        gpu,
+                        bytes,
+                        physical,
+                    },
+                ))
             }
             _ => Err(Status::INVALID_VALUE),
         }
     }
 
     fn content(&self) -> std::io::Result<Vec<u8>> {
-        let bytes = usize::try_from(self.0.metadata()?.len()).unwrap_or_default().saturating_sub(HEADER_BYTES);
+        let bytes = usize::try_from(self.0.metadata()?.len())
+            .unwrap_or_default()
+            .saturating_sub(HEADER_BYTES);
         let mut content = vec![0; bytes];
         self.0.read_exact_at(&mut content, HEADER_BYTES as u64)?;
         Ok(content)
@@ -214,14 +274,24 @@ impl SharedFile {
 
 impl Backing for SharedFile {
     fn load(&self) -> Vec<u8> {
-        let content = self.0.lock().and_then(|()| self.content()).unwrap_or_else(|e| die(&e));
+        let content = self
+            .0
+            .lock()
+            .and_then(|()| self.content())
+            .unwrap_or_else(|e| die(&e));
         self.0.unlock().unwrap_or_else(|e| die(&e));
         content
     }
 
     fn change(&self, f: &mut dyn FnMut(&[u8]) -> Vec<u8>) {
-        let old = self.0.lock().and_then(|()| self.content()).unwrap_or_else(|e| die(&e));
-        self.replace(&f(&old)).and_then(|()| self.0.unlock()).unwrap_or_else(|e| die(&e));
+        let old = self
+            .0
+            .lock()
+            .and_then(|()| self.content())
+            .unwrap_or_else(|e| die(&e));
+        self.replace(&f(&old))
+            .and_then(|()| self.0.unlock())
+            .unwrap_or_else(|e| die(&e));
     }
 }
 

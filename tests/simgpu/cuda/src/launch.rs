@@ -39,14 +39,20 @@ extern "C" fn cuModuleUnload(module: Handle) -> c_int {
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn cuModuleGetFunction(handle: *mut Handle, module: Handle, name: *const c_char) -> c_int {
+unsafe extern "C" fn cuModuleGetFunction(
+    handle: *mut Handle,
+    module: Handle,
+    name: *const c_char,
+) -> c_int {
     call(|driver| {
         let module = unwrap(HandleKind::Module, module)?;
         if name.is_null() {
             return Err(Status::INVALID_VALUE);
         }
         // SAFETY: by the interface, the text ends with a zero byte.
-        let name = unsafe { CStr::from_ptr(name) }.to_str().map_err(|_| Status::NOT_FOUND)?;
+        let name = unsafe { CStr::from_ptr(name) }
+            .to_str()
+            .map_err(|_| Status::NOT_FOUND)?;
         let place = driver.function(module, name)? as u64;
         // SAFETY: the caller's pointer is valid.
         unsafe { put(handle, wrap(HandleKind::Function, module * KERNELS + place)) }
@@ -56,7 +62,10 @@ unsafe extern "C" fn cuModuleGetFunction(handle: *mut Handle, module: Handle, na
 /// The module and kernel of a function handle.
 fn function(handle: Handle) -> Result<(u64, usize)> {
     let number = unwrap(HandleKind::Function, handle)?;
-    Ok((number / KERNELS, usize::try_from(number % KERNELS).map_err(|_| Status::INVALID_HANDLE)?))
+    Ok((
+        number / KERNELS,
+        usize::try_from(number % KERNELS).map_err(|_| Status::INVALID_HANDLE)?,
+    ))
 }
 
 /// Reads the arguments of a kernel.
@@ -96,7 +105,10 @@ unsafe extern "C" fn cuLaunchKernel(
         let (module, kernel) = function(handle)?;
         let id = stream(driver, on)?;
         let size = |parts: [c_uint; 3]| parts.into_iter().map(u64::from).product::<u64>();
-        let (blocks, threads) = (size([grid_x, grid_y, grid_z]), size([block_x, block_y, block_z]));
+        let (blocks, threads) = (
+            size([grid_x, grid_y, grid_z]),
+            size([block_x, block_y, block_z]),
+        );
         if driver.module_gpu(module)? != driver.engine.gpu_of(id)? {
             return Err(Status::INVALID_HANDLE);
         }
@@ -106,7 +118,13 @@ unsafe extern "C" fn cuLaunchKernel(
         // SAFETY: the caller's parameters are those of the kernel whose handle it has.
         let arguments = unsafe { arguments(kernel, parameters) }?;
         let kernel = Kernel::of(kernel, &arguments).ok_or(Status::INVALID_VALUE)?;
-        driver.engine.push(id, Work::Launch { kernel, threads: blocks * threads })
+        driver.engine.push(
+            id,
+            Work::Launch {
+                kernel,
+                threads: blocks * threads,
+            },
+        )
     })
 }
 

@@ -2,7 +2,10 @@
 //! crate converts handles and pointers to values and back. The scenario is read from `simgpu.toml` next to the library's
 //! own file. A panic here ends the process with its message.
 
-#![expect(unsafe_code, reason = "the interface is one of C: exported names, and pointers that the caller vouches for")]
+#![expect(
+    unsafe_code,
+    reason = "the interface is one of C: exported names, and pointers that the caller vouches for"
+)]
 
 mod context;
 mod device;

@@ -61,7 +61,11 @@ unsafe extern "C" fn cuMemHostAlloc(to: *mut *mut c_void, bytes: usize, _flags: 
         // SAFETY: new memory at an address that the kernel chooses.
         let memory = unsafe { mmap_anonymous(std::ptr::null_mut(), bytes, prot, flags) };
         let memory = memory.map_err(|_| Status::OUT_OF_MEMORY)?;
-        driver.engine.memory.pinned.insert(memory.addr() as u64, Pinned::new(bytes as u64));
+        driver
+            .engine
+            .memory
+            .pinned
+            .insert(memory.addr() as u64, Pinned::new(bytes as u64));
         // SAFETY: the caller's pointer is valid.
         unsafe { put(to, memory) }
     })
@@ -73,7 +77,10 @@ unsafe extern "C" fn cuMemFreeHost(memory: *mut c_void) -> c_int {
         current(driver)?;
         driver.engine.run();
         let pinned = &mut driver.engine.memory.pinned;
-        let bytes = pinned.remove(&(memory.addr() as u64)).ok_or(Status::INVALID_VALUE)?.bytes;
+        let bytes = pinned
+            .remove(&(memory.addr() as u64))
+            .ok_or(Status::INVALID_VALUE)?
+            .bytes;
         let bytes = usize::try_from(bytes).map_err(|_| Status::INVALID_VALUE)?;
         // SAFETY: cuMemHostAlloc mapped this memory with this size, and nothing refers to it any more.
         unsafe { munmap(memory, bytes) }.map_err(|_| Status::INVALID_VALUE)
@@ -90,10 +97,25 @@ fn copy(driver: &mut Simulation, dst: u64, src: u64, bytes: usize, on: Handle) -
         return Ok(());
     }
     driver.engine.refusal(gpu, dst, src, bytes)?;
-    let location_of = |address| driver.engine.memory.locate(address, bytes).map_err(|_| Status::INVALID_VALUE);
+    let location_of = |address| {
+        driver
+            .engine
+            .memory
+            .locate(address, bytes)
+            .map_err(|_| Status::INVALID_VALUE)
+    };
     location_of(dst)?;
-    let pageable_bytes = matches!(location_of(src)?, Location::Pageable).then(|| driver.engine.host.read(src, bytes));
-    driver.engine.push(id, Work::Copy { dst, src, bytes, pageable_bytes })
+    let pageable_bytes = matches!(location_of(src)?, Location::Pageable)
+        .then(|| driver.engine.host.read(src, bytes));
+    driver.engine.push(
+        id,
+        Work::Copy {
+            dst,
+            src,
+            bytes,
+            pageable_bytes,
+        },
+    )
 }
 
 #[unsafe(no_mangle)]
@@ -118,7 +140,12 @@ extern "C" fn cuMemcpyPeerAsync(
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn cuMemcpyHtoDAsync_v2(dst: u64, src: *const c_void, bytes: usize, on: Handle) -> c_int {
+extern "C" fn cuMemcpyHtoDAsync_v2(
+    dst: u64,
+    src: *const c_void,
+    bytes: usize,
+    on: Handle,
+) -> c_int {
     call(|driver| copy(driver, dst, src.addr() as u64, bytes, on))
 }
 
@@ -127,9 +154,16 @@ extern "C" fn cuMemcpyDtoHAsync_v2(dst: *mut c_void, src: u64, bytes: usize, on:
     let result = call(|driver| copy(driver, dst.addr() as u64, src, bytes, on));
     // A copy into pageable memory is complete when the call returns.
     let pageable = |driver: &mut Simulation| {
-        let location = driver.engine.memory.locate(dst.addr() as u64, bytes as u64)?;
+        let location = driver
+            .engine
+            .memory
+            .locate(dst.addr() as u64, bytes as u64)?;
         let id = stream(driver, on)?;
-        if matches!(location, Location::Pageable) { driver.engine.query(id) } else { Ok(()) }
+        if matches!(location, Location::Pageable) {
+            driver.engine.query(id)
+        } else {
+            Ok(())
+        }
     };
     if result == 0 { wait(pageable) } else { result }
 }
@@ -138,7 +172,14 @@ extern "C" fn cuMemcpyDtoHAsync_v2(dst: *mut c_void, src: u64, bytes: usize, on:
 extern "C" fn cuMemsetD8Async(dst: u64, byte: u8, bytes: usize, on: Handle) -> c_int {
     call(|driver| {
         let id = stream(driver, on)?;
-        driver.engine.push(id, Work::Set { dst, byte, bytes: bytes as u64 })
+        driver.engine.push(
+            id,
+            Work::Set {
+                dst,
+                byte,
+                bytes: bytes as u64,
+            },
+        )
     })
 }
 
@@ -159,7 +200,8 @@ unsafe extern "C" fn cuMemGetHandleForAddressRange(
         let Location::Gpu(_) = driver.engine.memory.locate(address, bytes as u64)? else {
             return Err(Status::INVALID_VALUE);
         };
-        let made = memfd_create(c"simgpu-dma-buf", MemfdFlags::CLOEXEC).map_err(|_| Status::OUT_OF_MEMORY)?;
+        let made = memfd_create(c"simgpu-dma-buf", MemfdFlags::CLOEXEC)
+            .map_err(|_| Status::OUT_OF_MEMORY)?;
         // SAFETY: the caller's pointer is valid.
         unsafe { put(descriptor, made.into_raw_fd()) }
     })

@@ -44,7 +44,11 @@ pub(crate) fn code(result: Result<()>) -> c_int {
 /// The GPU whose context is current on this thread.
 pub(crate) fn current(driver: &Simulation) -> Result<usize> {
     let gpu = CURRENT.get().ok_or(Status::INVALID_CONTEXT)?;
-    if driver.has_context(gpu) { Ok(gpu) } else { Err(Status::INVALID_CONTEXT) }
+    if driver.has_context(gpu) {
+        Ok(gpu)
+    } else {
+        Err(Status::INVALID_CONTEXT)
+    }
 }
 
 /// The same, if that context is alive.
@@ -66,14 +70,23 @@ pub(crate) fn replace_current(gpu: Option<usize>) -> Option<usize> {
 
 /// The GPU of a context.
 pub(crate) fn context(driver: &Simulation, handle: Handle) -> Result<usize> {
-    let gpu = usize::try_from(unwrap(HandleKind::Context, handle)?).map_err(|_| Status::INVALID_CONTEXT)?;
-    if driver.has_context(gpu) { Ok(gpu) } else { Err(Status::INVALID_CONTEXT) }
+    let gpu = usize::try_from(unwrap(HandleKind::Context, handle)?)
+        .map_err(|_| Status::INVALID_CONTEXT)?;
+    if driver.has_context(gpu) {
+        Ok(gpu)
+    } else {
+        Err(Status::INVALID_CONTEXT)
+    }
 }
 
 /// The stream of a handle; 0 is the current context's default stream.
 pub(crate) fn stream(driver: &mut Simulation, handle: Handle) -> Result<StreamId> {
     let gpu = current(driver)?;
-    let id = if handle == 0 { driver.default_stream(gpu) } else { unwrap(HandleKind::Stream, handle)? };
+    let id = if handle == 0 {
+        driver.default_stream(gpu)
+    } else {
+        unwrap(HandleKind::Stream, handle)?
+    };
     driver.engine.gpu_of(id).map(|_| id)
 }
 
@@ -107,7 +120,10 @@ pub(crate) unsafe fn get<T: Copy>(from: *const T) -> Result<T> {
 /// # Safety
 /// `to` is null or has room for `length` bytes.
 pub(crate) unsafe fn put_text(to: *mut u8, length: c_int, text: &str) -> Result<()> {
-    let room = usize::try_from(length).ok().and_then(|n| n.checked_sub(1)).ok_or(Status::INVALID_VALUE)?;
+    let room = usize::try_from(length)
+        .ok()
+        .and_then(|n| n.checked_sub(1))
+        .ok_or(Status::INVALID_VALUE)?;
     if to.is_null() {
         return Err(Status::INVALID_VALUE);
     }
@@ -147,8 +163,15 @@ pub(crate) fn wrap(kind: HandleKind, number: u64) -> Handle {
 
 /// The number of a handle.
 pub(crate) fn unwrap(kind: HandleKind, handle: Handle) -> Result<u64> {
-    let wrong = if matches!(kind, HandleKind::Context) { Status::INVALID_CONTEXT } else { Status::INVALID_HANDLE };
-    let number = handle.checked_sub(kind.base()).filter(|n| *n < 1 << 40).ok_or(wrong)?;
+    let wrong = if matches!(kind, HandleKind::Context) {
+        Status::INVALID_CONTEXT
+    } else {
+        Status::INVALID_HANDLE
+    };
+    let number = handle
+        .checked_sub(kind.base())
+        .filter(|n| *n < 1 << 40)
+        .ok_or(wrong)?;
     u64::try_from(number).map_err(|_| wrong)
 }
 

@@ -19,7 +19,9 @@ unsafe extern "C" fn cuStreamCreate(handle: *mut Handle, _flags: c_uint) -> c_in
 extern "C" fn cuStreamDestroy_v2(handle: Handle) -> c_int {
     call(|driver| {
         let gpu = current(driver)?;
-        driver.engine.drop_stream(unwrap(HandleKind::Stream, handle)?)?;
+        driver
+            .engine
+            .drop_stream(unwrap(HandleKind::Stream, handle)?)?;
         driver.engine.check_alive(gpu)
     })
 }
@@ -72,12 +74,18 @@ unsafe extern "C" fn cuStreamEndCapture(handle: Handle, graph: *mut Handle) -> c
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn cuGraphInstantiateWithFlags(exec: *mut Handle, graph: Handle, flags: u64) -> c_int {
+unsafe extern "C" fn cuGraphInstantiateWithFlags(
+    exec: *mut Handle,
+    graph: Handle,
+    flags: u64,
+) -> c_int {
     call(|driver| {
         if flags != 0 {
             return Err(Status::INVALID_VALUE);
         }
-        let made = driver.engine.copy_graph(unwrap(HandleKind::Graph, graph)?)?;
+        let made = driver
+            .engine
+            .copy_graph(unwrap(HandleKind::Graph, graph)?)?;
         // SAFETY: the caller's pointer is valid.
         unsafe { put(exec, wrap(HandleKind::Exec, made)) }
     })
@@ -87,7 +95,9 @@ unsafe extern "C" fn cuGraphInstantiateWithFlags(exec: *mut Handle, graph: Handl
 extern "C" fn cuGraphLaunch(exec: Handle, handle: Handle) -> c_int {
     call(|driver| {
         let id = stream(driver, handle)?;
-        driver.engine.launch_graph(unwrap(HandleKind::Exec, exec)?, id)
+        driver
+            .engine
+            .launch_graph(unwrap(HandleKind::Exec, exec)?, id)
     })
 }
 
@@ -125,14 +135,24 @@ extern "C" fn cuEventQuery(event: Handle) -> c_int {
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn cuEventElapsedTime(milliseconds: *mut f32, start: Handle, end: Handle) -> c_int {
+unsafe extern "C" fn cuEventElapsedTime(
+    milliseconds: *mut f32,
+    start: Handle,
+    end: Handle,
+) -> c_int {
     call(|driver| {
-        let (start, end) = (unwrap(HandleKind::Event, start)?, unwrap(HandleKind::Event, end)?);
+        let (start, end) = (
+            unwrap(HandleKind::Event, start)?,
+            unwrap(HandleKind::Event, end)?,
+        );
         if driver.engine.event_gpu(start)? != driver.engine.event_gpu(end)? {
             return Err(Status::INVALID_HANDLE);
         }
         let took = driver.engine.elapsed(start, end)?;
-        #[expect(clippy::cast_possible_truncation, reason = "the interface has 32 bits for it")]
+        #[expect(
+            clippy::cast_possible_truncation,
+            reason = "the interface has 32 bits for it"
+        )]
         let took = (took / 1e6) as f32;
         // SAFETY: the caller's pointer is valid.
         unsafe { put(milliseconds, took) }

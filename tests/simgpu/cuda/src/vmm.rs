@@ -40,11 +40,19 @@ fn gpu(driver: &Simulation, location: Location) -> Result<usize> {
     if !driver.scenario().machine.vmm {
         return Err(Status::NOT_SUPPORTED);
     }
-    if location.kind != 1 { Err(Status::INVALID_VALUE) } else { driver.gpu(location.id) }
+    if location.kind != 1 {
+        Err(Status::INVALID_VALUE)
+    } else {
+        driver.gpu(location.id)
+    }
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn cuMemGetAllocationGranularity(bytes: *mut usize, of: *const Properties, _option: c_int) -> c_int {
+unsafe extern "C" fn cuMemGetAllocationGranularity(
+    bytes: *mut usize,
+    of: *const Properties,
+    _option: c_int,
+) -> c_int {
     call(|driver| {
         // SAFETY: the caller's pointer is valid.
         gpu(driver, unsafe { get(of) }?.location)?;
@@ -54,7 +62,12 @@ unsafe extern "C" fn cuMemGetAllocationGranularity(bytes: *mut usize, of: *const
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn cuMemCreate(handle: *mut u64, bytes: usize, of: *const Properties, flags: u64) -> c_int {
+unsafe extern "C" fn cuMemCreate(
+    handle: *mut u64,
+    bytes: usize,
+    of: *const Properties,
+    flags: u64,
+) -> c_int {
     call(|driver| {
         // SAFETY: the caller's pointer is valid.
         let properties = unsafe { get(of) }?;
@@ -75,7 +88,13 @@ extern "C" fn cuMemRelease(handle: u64) -> c_int {
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn cuMemAddressReserve(to: *mut u64, bytes: usize, align: usize, _at: u64, flags: u64) -> c_int {
+unsafe extern "C" fn cuMemAddressReserve(
+    to: *mut u64,
+    bytes: usize,
+    align: usize,
+    _at: u64,
+    flags: u64,
+) -> c_int {
     call(|driver| {
         if flags != 0 {
             return Err(Status::INVALID_VALUE);
@@ -92,7 +111,13 @@ extern "C" fn cuMemAddressFree(address: u64, bytes: usize) -> c_int {
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn cuMemMap(address: u64, bytes: usize, offset: usize, handle: u64, flags: u64) -> c_int {
+extern "C" fn cuMemMap(
+    address: u64,
+    bytes: usize,
+    offset: usize,
+    handle: u64,
+    flags: u64,
+) -> c_int {
     call(|driver| {
         if flags != 0 || offset != 0 {
             return Err(Status::INVALID_VALUE);
@@ -110,7 +135,12 @@ extern "C" fn cuMemUnmap(address: u64, bytes: usize) -> c_int {
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn cuMemSetAccess(address: u64, bytes: usize, accesses: *const Access, count: usize) -> c_int {
+unsafe extern "C" fn cuMemSetAccess(
+    address: u64,
+    bytes: usize,
+    accesses: *const Access,
+    count: usize,
+) -> c_int {
     call(|driver| {
         for n in 0..count {
             // SAFETY: the caller's `count` descriptions.

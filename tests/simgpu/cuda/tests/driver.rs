@@ -12,12 +12,17 @@ use std::process::Command;
 use std::{env, fs, ptr};
 
 const MACHINE: &str = include_str!("../../machines/epyc-8x4090.toml");
-static KERNELS: &[u8] = include_bytes!("../../../../validator/kernels/images/firstlight.sm_89.cubin");
+static KERNELS: &[u8] =
+    include_bytes!("../../../../validator/kernels/images/firstlight.sm_89.cubin");
 
 /// A folder with the library and a scenario file.
 fn library_folder(more: &str) -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
-    fs::copy(&Libraries::built().unwrap().cuda, dir.path().join("libcuda.so.1")).unwrap();
+    fs::copy(
+        &Libraries::built().unwrap().cuda,
+        dir.path().join("libcuda.so.1"),
+    )
+    .unwrap();
     fs::write(dir.path().join("simgpu.toml"), format!("{MACHINE}\n{more}")).unwrap();
     dir
 }
@@ -42,7 +47,10 @@ fn contexts(cuda: &Library) -> [usize; 2] {
     assert_eq!(call!(cuda, "cuInit", u32: 0), 0);
     [0, 1].map(|gpu: c_int| {
         let mut context = 0usize;
-        assert_eq!(call!(cuda, "cuDevicePrimaryCtxRetain", *mut usize: &raw mut context, c_int: gpu), 0);
+        assert_eq!(
+            call!(cuda, "cuDevicePrimaryCtxRetain", *mut usize: &raw mut context, c_int: gpu),
+            0
+        );
         context
     })
 }
@@ -53,7 +61,10 @@ fn real_kernel_images_fill_and_copy() {
     let cuda = load(dir.path());
     let mut name = [0 as c_char; 64];
     let [a, b] = contexts(&cuda);
-    assert_eq!(call!(cuda, "cuDeviceGetName", *mut c_char: name.as_mut_ptr(), c_int: 64, c_int: 0), 0);
+    assert_eq!(
+        call!(cuda, "cuDeviceGetName", *mut c_char: name.as_mut_ptr(), c_int: 64, c_int: 0),
+        0
+    );
     // SAFETY: the call NUL-terminated it.
     let name = unsafe { CStr::from_ptr(name.as_ptr()) };
     assert_eq!(name.to_str(), Ok("Simulated NVIDIA GeForce RTX 4090"));
@@ -61,27 +72,44 @@ fn real_kernel_images_fill_and_copy() {
     let mut buffers = [0u64; 2];
     for (context, buffer) in [a, b].into_iter().zip(&mut buffers) {
         assert_eq!(call!(cuda, "cuCtxSetCurrent", usize: context), 0);
-        assert_eq!(call!(cuda, "cuMemAlloc_v2", *mut u64: &raw mut *buffer, usize: 1 << 20), 0);
+        assert_eq!(
+            call!(cuda, "cuMemAlloc_v2", *mut u64: &raw mut *buffer, usize: 1 << 20),
+            0
+        );
     }
     assert_eq!(call!(cuda, "cuCtxSetCurrent", usize: a), 0);
     assert_eq!(call!(cuda, "cuCtxEnablePeerAccess", usize: b, u32: 0), 0);
     assert_eq!(call!(cuda, "cuCtxEnablePeerAccess", usize: b, u32: 0), 704);
     let (mut module, mut function, mut stream) = (0usize, 0usize, 0usize);
     let image: *const c_void = KERNELS.as_ptr().cast();
-    assert_eq!(call!(cuda, "cuModuleLoadData", *mut usize: &raw mut module, *const c_void: image), 0);
+    assert_eq!(
+        call!(cuda, "cuModuleLoadData", *mut usize: &raw mut module, *const c_void: image),
+        0
+    );
     let find = |name: &CStr, to: *mut usize| call!(cuda, "cuModuleGetFunction", *mut usize: to, usize: module, *const c_char: name.as_ptr());
     assert_eq!(find(c"fl_nothing", &raw mut function), 500);
     assert_eq!(find(c"fl_fill", &raw mut function), 0);
-    assert_eq!(call!(cuda, "cuStreamCreate", *mut usize: &raw mut stream, u32: 1), 0);
+    assert_eq!(
+        call!(cuda, "cuStreamCreate", *mut usize: &raw mut stream, u32: 1),
+        0
+    );
 
     let mut arguments = [buffers[0], (1 << 20) / 4, 42, 7];
-    let mut list = arguments.each_mut().map(|a| ptr::from_mut(a).cast::<c_void>());
+    let mut list = arguments
+        .each_mut()
+        .map(|a| ptr::from_mut(a).cast::<c_void>());
     assert_eq!(launch(&cuda, function, stream, &mut list), 0);
     let (to, from) = (buffers[1], buffers[0]);
-    assert_eq!(call!(cuda, "cuMemcpyAsync", u64: to, u64: from, usize: 1 << 20, usize: stream), 0);
+    assert_eq!(
+        call!(cuda, "cuMemcpyAsync", u64: to, u64: from, usize: 1 << 20, usize: stream),
+        0
+    );
     let mut words = vec![0u32; 1 << 18];
     let out: *mut c_void = words.as_mut_ptr().cast();
-    assert_eq!(call!(cuda, "cuMemcpyDtoHAsync_v2", *mut c_void: out, u64: to, usize: 1 << 20, usize: stream), 0);
+    assert_eq!(
+        call!(cuda, "cuMemcpyDtoHAsync_v2", *mut c_void: out, u64: to, usize: 1 << 20, usize: stream),
+        0
+    );
     assert_eq!(call!(cuda, "cuStreamQuery", usize: stream), 0);
     let expected = (7..).map(|i| simgpu_model::pattern::word(42, i));
     assert!(words.iter().copied().eq(expected.take(words.len())));
@@ -100,14 +128,29 @@ fn page_locked_memory_has_real_contents_when_touched() {
     let [a, _] = contexts(&cuda);
     assert_eq!(call!(cuda, "cuCtxSetCurrent", usize: a), 0);
     let (mut memory, mut buffer, bytes) = (ptr::null_mut::<c_void>(), 0u64, 64usize << 20);
-    assert_eq!(call!(cuda, "cuMemHostAlloc", *mut *mut c_void: &raw mut memory, usize: bytes, u32: 3), 0);
-    assert_eq!(call!(cuda, "cuMemAlloc_v2", *mut u64: &raw mut buffer, usize: bytes), 0);
-    assert_eq!(call!(cuda, "cuMemsetD8Async", u64: buffer, u8: 0xa5, usize: bytes, usize: 0), 0);
-    assert_eq!(call!(cuda, "cuMemcpyDtoHAsync_v2", *mut c_void: memory, u64: buffer, usize: bytes, usize: 0), 0);
+    assert_eq!(
+        call!(cuda, "cuMemHostAlloc", *mut *mut c_void: &raw mut memory, usize: bytes, u32: 3),
+        0
+    );
+    assert_eq!(
+        call!(cuda, "cuMemAlloc_v2", *mut u64: &raw mut buffer, usize: bytes),
+        0
+    );
+    assert_eq!(
+        call!(cuda, "cuMemsetD8Async", u64: buffer, u8: 0xa5, usize: bytes, usize: 0),
+        0
+    );
+    assert_eq!(
+        call!(cuda, "cuMemcpyDtoHAsync_v2", *mut c_void: memory, u64: buffer, usize: bytes, usize: 0),
+        0
+    );
     assert_eq!(call!(cuda, "cuCtxSynchronize",), 0);
     // SAFETY: cuMemHostAlloc allocated this many bytes, and nothing else uses them.
     let real = unsafe { std::slice::from_raw_parts_mut(memory.cast::<u8>(), bytes) };
-    assert_eq!([real.first(), real.get(bytes / 2), real.last()], [Some(&0xa5); 3]);
+    assert_eq!(
+        [real.first(), real.get(bytes / 2), real.last()],
+        [Some(&0xa5); 3]
+    );
     real[bytes / 3] = 1;
     assert_eq!(
         call!(cuda, "cuMemcpyHtoDAsync_v2", u64: buffer, *const c_void: memory.cast_const(), usize: bytes, usize: 0),
@@ -125,7 +168,10 @@ fn page_locked_memory_has_real_contents_when_touched() {
 
 #[test]
 fn an_invalid_scenario_makes_cuinit_fail() {
-    for (more, code) in [("[[fault]]\nkind = \"zeroes\"\n", 1), ("[[fault]]\nkind = \"init\"\ncode = 803\n", 803)] {
+    for (more, code) in [
+        ("[[fault]]\nkind = \"zeroes\"\n", 1),
+        ("[[fault]]\nkind = \"init\"\ncode = 803\n", 803),
+    ] {
         let dir = library_folder(more);
         let cuda = load(dir.path());
         assert_eq!(call!(cuda, "cuInit", u32: 0), code);
@@ -145,8 +191,15 @@ fn what_is_not_simulated_ends_the_process_with_its_name() {
     let dir = library_folder("");
     let own = "what_is_not_simulated_ends_the_process_with_its_name";
     let mut child = Command::new(env::current_exe().unwrap());
-    let output = child.args(["--exact", own, "--nocapture"]).env(LIBRARY, dir.path()).output().unwrap();
+    let output = child
+        .args(["--exact", own, "--nocapture"])
+        .env(LIBRARY, dir.path())
+        .output()
+        .unwrap();
     let stderr = String::from_utf8_lossy(&output.stderr);
-    assert!(stderr.contains("simgpu: cuGraphCreate is not simulated"), "{stderr}");
+    assert!(
+        stderr.contains("simgpu: cuGraphCreate is not simulated"),
+        "{stderr}"
+    );
     assert_eq!(output.status.signal(), Some(6), "{}", output.status);
 }

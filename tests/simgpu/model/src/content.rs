@@ -44,7 +44,10 @@ impl Ring {
     fn byte(self, at: u64) -> u8 {
         let (slot, inside) = (at / self.stride.max(1), at % self.stride.max(1));
         let pointer = self.next(slot).to_le_bytes();
-        usize::try_from(inside).ok().and_then(|i| pointer.get(i).copied()).unwrap_or_default()
+        usize::try_from(inside)
+            .ok()
+            .and_then(|i| pointer.get(i).copied())
+            .unwrap_or_default()
     }
 }
 
@@ -65,7 +68,14 @@ impl Content {
     /// The pattern of `seed`, starting at word `first`.
     #[must_use]
     pub fn pattern(seed: u64, first: u64) -> Self {
-        Self::Pattern(Pattern { seed, first, flip: 0 }, 0)
+        Self::Pattern(
+            Pattern {
+                seed,
+                first,
+                flip: 0,
+            },
+            0,
+        )
     }
 
     /// These bytes, reduced to one repeated byte if they are all equal.
@@ -92,9 +102,10 @@ impl Content {
                 Self::Values(values.from(all / values.size()), all % values.size())
             }
             Self::Ring(ring, at) => Self::Ring(*ring, at + n),
-            Self::Bytes(data, at) => {
-                Self::Bytes(Arc::clone(data), at.saturating_add(usize::try_from(n).unwrap_or(usize::MAX)))
-            }
+            Self::Bytes(data, at) => Self::Bytes(
+                Arc::clone(data),
+                at.saturating_add(usize::try_from(n).unwrap_or(usize::MAX)),
+            ),
         }
     }
 
@@ -135,9 +146,16 @@ impl Content {
 /// Writes the pattern starting at byte `byte` of its word 0: partial words at both ends, whole words between.
 fn write_pattern(pattern: Pattern, byte: u8, out: &mut [u8]) {
     let part = |k: u64| pattern.at(k).to_le_bytes();
-    let head = if byte == 0 { 0 } else { usize::from(4 - byte).min(out.len()) };
+    let head = if byte == 0 {
+        0
+    } else {
+        usize::from(4 - byte).min(out.len())
+    };
     let (head, rest) = out.split_at_mut(head);
-    for (slot, b) in head.iter_mut().zip(part(0).into_iter().skip(usize::from(byte))) {
+    for (slot, b) in head
+        .iter_mut()
+        .zip(part(0).into_iter().skip(usize::from(byte)))
+    {
         *slot = b;
     }
     let first = u64::from(byte > 0);
@@ -161,13 +179,30 @@ mod tests {
 
     #[test]
     fn skipping_yields_the_bytes_that_follow() {
-        let ring = Ring { base: 0x1000, stride: 16, count: 4 };
+        let ring = Ring {
+            base: 0x1000,
+            stride: 16,
+            count: 4,
+        };
         let contents = [
             Content::Byte(9),
             Content::pattern(5, 3),
-            Content::Pattern(Pattern { seed: 5, first: 3, flip: 0 }, 1),
-            Content::Values(crate::values::tests::values(crate::element::DataType::Half, None, 2), 1),
-            Content::Values(crate::values::tests::values(crate::element::DataType::Double, None, 2), 0),
+            Content::Pattern(
+                Pattern {
+                    seed: 5,
+                    first: 3,
+                    flip: 0,
+                },
+                1,
+            ),
+            Content::Values(
+                crate::values::tests::values(crate::element::DataType::Half, None, 2),
+                1,
+            ),
+            Content::Values(
+                crate::values::tests::values(crate::element::DataType::Double, None, 2),
+                0,
+            ),
             Content::Ring(ring, 0),
             Content::bytes((0..64).collect()),
         ];
@@ -183,15 +218,35 @@ mod tests {
 
     #[test]
     fn a_long_pattern_is_written_over_chunks() {
-        let content = Content::Pattern(Pattern { seed: 1, first: 0, flip: 0 }, 3);
+        let content = Content::Pattern(
+            Pattern {
+                seed: 1,
+                first: 0,
+                flip: 0,
+            },
+            3,
+        );
         let out = written(&content, 10_001);
-        let word = Pattern { seed: 1, first: 0, flip: 0 }.at(2500).to_le_bytes();
+        let word = Pattern {
+            seed: 1,
+            first: 0,
+            flip: 0,
+        }
+        .at(2500)
+        .to_le_bytes();
         assert_eq!(out[9997..10_001], word);
     }
 
     #[test]
     fn the_last_pointer_of_a_ring_leads_to_the_first() {
-        let ring = Content::Ring(Ring { base: 0x1000, stride: 16, count: 2 }, 0);
+        let ring = Content::Ring(
+            Ring {
+                base: 0x1000,
+                stride: 16,
+                count: 2,
+            },
+            0,
+        );
         let bytes = written(&ring, 32);
         assert_eq!(bytes[..8], 0x1010u64.to_le_bytes());
         assert_eq!(bytes[16..24], 0x1000u64.to_le_bytes());

@@ -78,7 +78,10 @@ impl DataType {
 
     /// The bits of a whole number, as the compiler's conversions produce them.
     #[must_use]
-    #[expect(clippy::cast_possible_truncation, reason = "integers wrap, floating point rounds: both are meant")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "integers wrap, floating point rounds: both are meant"
+    )]
     pub fn integer_bits(self, number: u64) -> u64 {
         match self {
             Self::Int32 => u64::from(number as u32),
@@ -90,7 +93,10 @@ impl DataType {
 
     /// The number that these bits represent.
     #[must_use]
-    #[expect(clippy::cast_possible_truncation, reason = "only the lower bits are the element's")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "only the lower bits are the element's"
+    )]
     pub fn number(self, bits: u64) -> f64 {
         match self {
             Self::Int32 => f64::from((bits as u32).cast_signed()),
@@ -103,7 +109,10 @@ impl DataType {
 
     /// The bits of a number, rounded to nearest, ties to even.
     #[must_use]
-    #[expect(clippy::cast_possible_truncation, reason = "rounding is what is asked for")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "rounding is what is asked for"
+    )]
     pub fn bits(self, number: f64) -> u64 {
         match self {
             Self::Int32 => u64::from((number as i64 as i32).cast_unsigned()),
@@ -128,7 +137,11 @@ fn half_to_f64(bits: u16) -> f64 {
 }
 
 /// The bits of a number in a floating point type with this many fraction and exponent bits.
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "whole numbers of few bits")]
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "whole numbers of few bits"
+)]
 fn small_float_bits(number: f64, fraction: i32, exponent: i32) -> u64 {
     let sign = u64::from(number.is_sign_negative()) << (fraction + exponent);
     let infinity = ((1 << exponent) - 1) << fraction;
@@ -144,7 +157,11 @@ fn small_float_bits(number: f64, fraction: i32, exponent: i32) -> u64 {
     let units = (size / 2_f64.powi(power - fraction)).round_ties_even() as u64;
     let whole = 1 << fraction;
     // A fraction that overflows carries into the exponent, which is correct.
-    let bits = if units < whole { units } else { (((power + bias) as u64) << fraction).saturating_add(units - whole) };
+    let bits = if units < whole {
+        units
+    } else {
+        (((power + bias) as u64) << fraction).saturating_add(units - whole)
+    };
     sign | bits.min(infinity)
 }
 
@@ -183,7 +200,11 @@ impl ReduceOp {
             Self::Min => a.min(b),
         };
         let found = numbers.fold(first, step);
-        r#type.bits(if self == Self::Avg { found / all.len() as f64 } else { found })
+        r#type.bits(if self == Self::Avg {
+            found / all.len() as f64
+        } else {
+            found
+        })
     }
 }
 
@@ -219,16 +240,29 @@ mod tests {
         for kind in [DataType::Half, DataType::Bfloat16] {
             for bits in 0..=u64::from(u16::MAX) {
                 let number = kind.number(bits);
-                assert!(number.is_nan() || kind.bits(number) == bits, "{kind:?} {bits:#x} {number}");
+                assert!(
+                    number.is_nan() || kind.bits(number) == bits,
+                    "{kind:?} {bits:#x} {number}"
+                );
             }
         }
     }
 
     #[test]
     fn integer_bits_equal_rounded_bits() {
-        for kind in [DataType::Int32, DataType::Half, DataType::Float, DataType::Double, DataType::Bfloat16] {
+        for kind in [
+            DataType::Int32,
+            DataType::Half,
+            DataType::Float,
+            DataType::Double,
+            DataType::Bfloat16,
+        ] {
             for number in [1, 2, 255, 256, 1000, 40_000] {
-                assert_eq!(kind.integer_bits(number), kind.bits(number as f64), "{kind:?} {number}");
+                assert_eq!(
+                    kind.integer_bits(number),
+                    kind.bits(number as f64),
+                    "{kind:?} {number}"
+                );
             }
         }
     }
@@ -239,12 +273,21 @@ mod tests {
             let all = [3, 8, 1].map(|n| kind.integer_bits(n));
             kind.number(op.reduce(kind, &all))
         };
-        for kind in [DataType::Int32, DataType::Half, DataType::Float, DataType::Double, DataType::Bfloat16] {
+        for kind in [
+            DataType::Int32,
+            DataType::Half,
+            DataType::Float,
+            DataType::Double,
+            DataType::Bfloat16,
+        ] {
             assert_eq!(
                 [ReduceOp::Sum, ReduceOp::Max, ReduceOp::Min, ReduceOp::Avg].map(|op| of(op, kind)),
                 [12.0, 8.0, 1.0, 4.0]
             );
         }
-        assert_eq!(ReduceOp::Sum.reduce(DataType::Int32, &[u64::from(u32::MAX), 5]), 4);
+        assert_eq!(
+            ReduceOp::Sum.reduce(DataType::Int32, &[u64::from(u32::MAX), 5]),
+            4
+        );
     }
 }

@@ -40,10 +40,28 @@ impl On {
     fn matches(self, work: &Work) -> bool {
         match self {
             Self::Work => true,
-            Self::Pingpong => matches!(work, Work::Launch { kernel: Kernel::PingPong(_), .. }),
-            Self::Chase => matches!(work, Work::Launch { kernel: Kernel::Chase { .. }, .. }),
+            Self::Pingpong => matches!(
+                work,
+                Work::Launch {
+                    kernel: Kernel::PingPong(_),
+                    ..
+                }
+            ),
+            Self::Chase => matches!(
+                work,
+                Work::Launch {
+                    kernel: Kernel::Chase { .. },
+                    ..
+                }
+            ),
             Self::Collective => matches!(work, Work::Collective(_)),
-            Self::Products => matches!(work, Work::Launch { kernel: Kernel::Products { .. }, .. }),
+            Self::Products => matches!(
+                work,
+                Work::Launch {
+                    kernel: Kernel::Products { .. },
+                    ..
+                }
+            ),
         }
     }
 }
@@ -51,13 +69,19 @@ impl On {
 /// The events that have happened, whichever process triggered them.
 pub fn happened(scenario: &Scenario) -> impl Iterator<Item = &Event> {
     let been = |n: usize| marker(n).is_some_and(|path| path.exists());
-    scenario.event.iter().enumerate().filter(move |(n, _)| been(*n)).map(|(_, event)| event)
+    scenario
+        .event
+        .iter()
+        .enumerate()
+        .filter(move |(n, _)| been(*n))
+        .map(|(_, event)| event)
 }
 
 /// Whether a GPU has been lost.
 #[must_use]
 pub fn is_lost(scenario: &Scenario, gpu: usize) -> bool {
-    !scenario.event.is_empty() && happened(scenario).any(|event| event.lost && event.gpu == Some(gpu))
+    !scenario.event.is_empty()
+        && happened(scenario).any(|event| event.lost && event.gpu == Some(gpu))
 }
 
 /// Whether a GPU's clocks are throttled by heat.
@@ -69,23 +93,37 @@ pub fn is_hot(scenario: &Scenario, gpu: usize) -> bool {
 /// The sum of something that events of a GPU have added so far.
 #[must_use]
 pub fn sum(scenario: &Scenario, gpu: usize, of: impl Fn(&Event) -> u64) -> u64 {
-    happened(scenario).filter(|event| event.gpu == Some(gpu)).map(of).sum()
+    happened(scenario)
+        .filter(|event| event.gpu == Some(gpu))
+        .map(of)
+        .sum()
 }
 
 /// The lanes that a GPU's link has left, if an event reduced them.
 #[must_use]
 pub fn lanes(scenario: &Scenario, gpu: usize) -> Option<u32> {
-    happened(scenario).filter(|event| event.gpu == Some(gpu)).filter_map(|event| event.width).last()
+    happened(scenario)
+        .filter(|event| event.gpu == Some(gpu))
+        .filter_map(|event| event.width)
+        .last()
 }
 
 fn marker(n: usize) -> Option<PathBuf> {
     Some(library_folder::folder()?.join(format!("event.{n}")))
 }
 
-#[expect(clippy::print_stderr, reason = "there is no other way to say that a file of the kernel cannot be written")]
+#[expect(
+    clippy::print_stderr,
+    reason = "there is no other way to say that a file of the kernel cannot be written"
+)]
 fn trigger(n: usize, event: &Event) {
     let Some(marker) = marker(n) else { return };
-    if OpenOptions::new().write(true).create_new(true).open(marker).is_err() {
+    if OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .open(marker)
+        .is_err()
+    {
         return;
     }
     if let Err(why) = log(event) {
@@ -102,7 +140,10 @@ fn taint(event: &Event) -> std::io::Result<()> {
         return Ok(());
     }
     let path = library_folder::folder().unwrap_or_default().join(TAINT);
-    let flags: u64 = std::fs::read_to_string(&path)?.trim().parse().map_err(std::io::Error::other)?;
+    let flags: u64 = std::fs::read_to_string(&path)?
+        .trim()
+        .parse()
+        .map_err(std::io::Error::other)?;
     std::fs::write(path, format!("{}\n", flags | event.taint))
 }
 
@@ -113,7 +154,11 @@ fn log(event: &Event) -> std::io::Result<()> {
     }
     let path = library_folder::folder().unwrap_or_default().join(LOG);
     let text = std::fs::read_to_string(&path)?;
-    let last = text.lines().rev().find_map(|line| line.split(',').nth(1)?.parse::<u64>().ok()).unwrap_or_default();
+    let last = text
+        .lines()
+        .rev()
+        .find_map(|line| line.split(',').nth(1)?.parse::<u64>().ok())
+        .unwrap_or_default();
     let mut file = OpenOptions::new().append(true).open(path)?;
     for (seq, line) in (last + 1 + event.log_lost..).zip(&event.log) {
         file.write_all(format!("3,{seq},{seq}000000,-;{line}\n").as_bytes())?;

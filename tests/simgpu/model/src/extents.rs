@@ -62,13 +62,20 @@ impl Extents {
     /// Forgets the content of the `bytes` bytes from `at` on.
     pub fn clear(&mut self, at: u64, bytes: u64) {
         let end = at.saturating_add(bytes);
-        let before = self.0.range(..at).next_back().filter(|(start, (n, _))| *start + n > at);
+        let before = self
+            .0
+            .range(..at)
+            .next_back()
+            .filter(|(start, (n, _))| *start + n > at);
         let first = before.map_or(at, |(start, _)| *start);
         let hit: Vec<_> = self.0.range(first..end).map(|(start, _)| *start).collect();
         for start in hit {
-            let Some((n, content)) = self.0.remove(&start) else { continue };
+            let Some((n, content)) = self.0.remove(&start) else {
+                continue;
+            };
             if start + n > end {
-                self.0.insert(end, (start + n - end, content.skip(end - start)));
+                self.0
+                    .insert(end, (start + n - end, content.skip(end - start)));
             }
             if start < at {
                 self.0.insert(start, (at - start, content));
@@ -78,7 +85,9 @@ impl Extents {
 
     /// Start, length and content of each extent.
     pub fn iter(&self) -> impl Iterator<Item = (u64, u64, &Content)> {
-        self.0.iter().map(|(start, (bytes, content))| (*start, *bytes, content))
+        self.0
+            .iter()
+            .map(|(start, (bytes, content))| (*start, *bytes, content))
     }
 
     /// How many extents there are.
@@ -160,7 +169,11 @@ mod tests {
     fn unwritten_stretches_have_no_content() {
         let mut extents = Extents::default();
         extents.write(10, 10, Content::Byte(1));
-        let lengths: Vec<_> = extents.read(0, 30).into_iter().map(|(n, c)| (n, c.is_some())).collect();
+        let lengths: Vec<_> = extents
+            .read(0, 30)
+            .into_iter()
+            .map(|(n, c)| (n, c.is_some()))
+            .collect();
         assert_eq!(lengths, [(10, false), (10, true), (10, false)]);
     }
 
@@ -169,7 +182,9 @@ mod tests {
     fn random_writes_read_like_real_memory() {
         let mut state = 9u64;
         let mut next = move |below: u64| {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             (state >> 33) % below
         };
         let mut extents = Extents::default();
@@ -188,7 +203,8 @@ mod tests {
             extents.write(at, n, content);
             let (from, length) = (next(256), next(256));
             let length = length.min(256 - from);
-            let expected = &real[usize::try_from(from).unwrap()..][..usize::try_from(length).unwrap()];
+            let expected =
+                &real[usize::try_from(from).unwrap()..][..usize::try_from(length).unwrap()];
             assert_eq!(bytes(&extents.read(from, length)), expected);
         }
     }

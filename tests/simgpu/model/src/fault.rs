@@ -74,11 +74,22 @@ impl Fault {
     /// Whether `transfer` meets this fault, leaving aside whether it is the fault's turn.
     #[must_use]
     pub fn meets(&self, transfer: &PeerTransfer) -> bool {
-        let PeerTransfer { physical, bytes, addresses, .. } = transfer;
-        let from = self.hole.map_or(0, |hole| hole[0]).max(self.beyond_mib << 20);
+        let PeerTransfer {
+            physical,
+            bytes,
+            addresses,
+            ..
+        } = transfer;
+        let from = self
+            .hole
+            .map_or(0, |hole| hole[0])
+            .max(self.beyond_mib << 20);
         let to = self.hole.map_or(u64::MAX, |hole| hole[1]);
         let misaligned = |n: u64| addresses.iter().any(|at| !at.is_multiple_of(n));
-        self.concerns(transfer) && physical + bytes > from && *physical < to && self.unaligned.is_none_or(misaligned)
+        self.concerns(transfer)
+            && physical + bytes > from
+            && *physical < to
+            && self.unaligned.is_none_or(misaligned)
     }
 
     /// Whether `transfer` meets this fault, leaving aside the address range and alignment.
@@ -106,10 +117,14 @@ impl Fault {
             && self.engine.is_none_or(|e| e == transfer.engine)
             && self.way.is_none_or(|w| w == transfer.way)
             && self.memory.is_none_or(|m| m == transfer.memory)
-            && self.allocated_below.is_none_or(|bytes| transfer.allocation < bytes)
+            && self
+                .allocated_below
+                .is_none_or(|bytes| transfer.allocation < bytes)
             && transfer.bytes >= self.from_bytes
             && self.to_bytes.is_none_or(|most| transfer.bytes <= most)
-            && self.no_multiple.is_none_or(|n| !transfer.bytes.is_multiple_of(n))
+            && self
+                .no_multiple
+                .is_none_or(|n| !transfer.bytes.is_multiple_of(n))
             && (transfer.shared || !self.shared)
             && transfer.load >= self.load
             && (transfer.atomic || !self.atomic)
@@ -145,8 +160,14 @@ impl FaultCounters {
     /// The error that the driver call for this transfer returns, if a fault makes it fail.
     pub fn refusal(&mut self, scenario: &Scenario, transfer: &PeerTransfer) -> Option<Status> {
         self.met.resize(scenario.fault.len(), 0);
-        let mut all = scenario.fault.iter().zip(&mut self.met).filter(|(f, _)| f.is_refusal());
-        all.find_map(|(fault, met)| (fault.meets(transfer) && is_due(fault, met)).then_some(Status(fault.code)))
+        let mut all = scenario
+            .fault
+            .iter()
+            .zip(&mut self.met)
+            .filter(|(f, _)| f.is_refusal());
+        all.find_map(|(fault, met)| {
+            (fault.meets(transfer) && is_due(fault, met)).then_some(Status(fault.code))
+        })
     }
 
     /// Whether one of the next `n` products of two numbers on a GPU is wrong.
@@ -182,14 +203,26 @@ mod tests {
     use super::*;
 
     fn turns(every: u64, burst: u64) -> String {
-        let text = format!("[[fault]]\nkind = \"slow\"\nrate = 0.5\nevery = {every}\nburst = {burst}\n");
+        let text =
+            format!("[[fault]]\nkind = \"slow\"\nrate = 0.5\nevery = {every}\nburst = {burst}\n");
         let text = crate::scenario::tests::machine("epyc-8x4090", &text);
         let (scenario, mut faults) = (Scenario::parse(&text).unwrap(), FaultCounters::default());
-        (0..8).map(|_| if faults.turn(&scenario, 0).is_some() { 'x' } else { '.' }).collect()
+        (0..8)
+            .map(|_| {
+                if faults.turn(&scenario, 0).is_some() {
+                    'x'
+                } else {
+                    '.'
+                }
+            })
+            .collect()
     }
 
     #[test]
     fn every_and_burst_decide_which_transfers_are_affected() {
-        assert_eq!([turns(1, 1), turns(4, 1), turns(4, 2)], ["xxxxxxxx", "...x...x", "..xx..xx"]);
+        assert_eq!(
+            [turns(1, 1), turns(4, 1), turns(4, 2)],
+            ["xxxxxxxx", "...x...x", "..xx..xx"]
+        );
     }
 }

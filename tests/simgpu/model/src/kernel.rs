@@ -9,9 +9,21 @@ use crate::values::{ValueOrigin, Values};
 #[expect(missing_docs, reason = "the fields are the kernels' own arguments")]
 pub enum Kernel {
     /// `fl_fill`: writes the pattern into `words` words.
-    Fill { dst: u64, words: u64, seed: u64, first: u64 },
+    Fill {
+        dst: u64,
+        words: u64,
+        seed: u64,
+        first: u64,
+    },
     /// `fl_check`: counts the words that differ from the pattern.
-    Check { src: u64, words: u64, first: u64, expected: u64, sentinel: u64, out: u64 },
+    Check {
+        src: u64,
+        words: u64,
+        first: u64,
+        expected: u64,
+        sentinel: u64,
+        out: u64,
+    },
     /// `fl_copy16`, `fl_copy_words`, `fl_copy_vec`: a copy.
     Copy { dst: u64, src: u64, bytes: u64 },
     /// `fl_spin`: waits for a flag of the host.
@@ -25,9 +37,24 @@ pub enum Kernel {
     /// `fl_reduce`: one rank's part in an all-reduce.
     Reduce(Reduce),
     /// `fl_reduce_fill`: a rank's input for a round of a graph.
-    ReduceFill { input: u64, words: u64, seed: u64, rank: u32, n: u64, books: u64 },
+    ReduceFill {
+        input: u64,
+        words: u64,
+        seed: u64,
+        rank: u32,
+        n: u64,
+        books: u64,
+    },
     /// `fl_reduce_check`: counts the words that differ from the sum of all inputs.
-    ReduceCheck { src: u64, words: u64, seed: u64, ranks: u32, n: u64, books: u64, out: u64 },
+    ReduceCheck {
+        src: u64,
+        words: u64,
+        seed: u64,
+        ranks: u32,
+        n: u64,
+        books: u64,
+        out: u64,
+    },
     /// `fl_reduce_next`: records that `rounds` more rounds are complete.
     ReduceNext { books: u64, rounds: u64 },
     /// `fl_atomic_add`, `fl_atomic_cas`: every thread increments the counter.
@@ -35,19 +62,58 @@ pub enum Kernel {
     /// `fl_tag`: writes a tag into each page.
     Tag { base: u64, tags: Tags },
     /// `fl_tag_check`: counts the pages whose tag is missing.
-    CheckTags { base: u64, tags: Tags, sentinel: u64, restore: bool, out: u64 },
+    CheckTags {
+        base: u64,
+        tags: Tags,
+        sentinel: u64,
+        restore: bool,
+        out: u64,
+    },
     /// `fl_batch_copy`: the copies of a table.
     CopyBatch { table: u64, count: u64 },
     /// `fl_batch_check`: counts the words that differ from what the table's copies should leave.
-    CheckBatch { table: u64, count: u64, seed: u64, sentinel: u64, guard: u64, restore: bool, out: u64 },
+    CheckBatch {
+        table: u64,
+        count: u64,
+        seed: u64,
+        sentinel: u64,
+        guard: u64,
+        restore: bool,
+        out: u64,
+    },
     /// `fl_nccl_fill`: a rank's values.
-    FillValues { dst: u64, count: u64, values: Values, calls: Calls },
+    FillValues {
+        dst: u64,
+        count: u64,
+        values: Values,
+        calls: Calls,
+    },
     /// `fl_nccl_check`: counts the elements that differ from `expected`; each call has `parts` runs, one per rank in order.
-    CheckValues { src: u64, count: u64, expected: Values, parts: u64, calls: Calls, out: u64 },
+    CheckValues {
+        src: u64,
+        count: u64,
+        expected: Values,
+        parts: u64,
+        calls: Calls,
+        out: u64,
+    },
     /// `fl_march`: counts the words that differ from the pattern with some bits inverted, and inverts others.
-    March { memory: u64, vectors: u64, first: u64, seed: u64, before: u32, after: u32, out: u64 },
+    March {
+        memory: u64,
+        vectors: u64,
+        first: u64,
+        seed: u64,
+        before: u32,
+        after: u32,
+        out: u64,
+    },
     /// `fl_products_int8`, `fl_products_float`: sums matrix products.
-    Products { seed: u64, batches: u64, times: u64, out: u64 },
+    Products {
+        seed: u64,
+        batches: u64,
+        times: u64,
+        out: u64,
+    },
 }
 
 /// How the runs of several calls are laid out.
@@ -133,7 +199,10 @@ pub const ALL: &[(&str, &[u8])] = &[
     ("fl_batch_copy", &[8, 8, 4]),
     ("fl_batch_check", &[8, 8, 4, 8, 8, 8, 4, 8]),
     ("fl_nccl_fill", &[8, 8, 4, 4, 8, 8, 4, 4, 4, 8, 8, 8]),
-    ("fl_nccl_check", &[8, 8, 4, 4, 4, 4, 8, 8, 4, 4, 4, 8, 8, 8, 8, 8]),
+    (
+        "fl_nccl_check",
+        &[8, 8, 4, 4, 4, 4, 8, 8, 4, 4, 4, 8, 8, 8, 8, 8],
+    ),
 ];
 
 /// The value for the reduction that `fl_nccl_check` receives if there is none.
@@ -157,62 +226,199 @@ impl Kernel {
     pub fn of(kernel: usize, arguments: &[u64]) -> Option<Self> {
         let (name, _) = ALL.get(kernel)?;
         Some(match (*name, arguments) {
-            ("fl_fill", &[dst, words, seed, first]) => Self::Fill { dst, words, seed, first },
-            ("fl_check", &[src, words, first, expected, sentinel, out]) => {
-                Self::Check { src, words, first, expected, sentinel, out }
-            }
-            ("fl_copy16" | "fl_copy_vec", &[dst, src, n]) => Self::Copy { dst, src, bytes: n.checked_mul(16)? },
-            ("fl_copy_words", &[dst, src, n]) => Self::Copy { dst, src, bytes: n.checked_mul(4)? },
+            ("fl_fill", &[dst, words, seed, first]) => Self::Fill {
+                dst,
+                words,
+                seed,
+                first,
+            },
+            ("fl_check", &[src, words, first, expected, sentinel, out]) => Self::Check {
+                src,
+                words,
+                first,
+                expected,
+                sentinel,
+                out,
+            },
+            ("fl_copy16" | "fl_copy_vec", &[dst, src, n]) => Self::Copy {
+                dst,
+                src,
+                bytes: n.checked_mul(16)?,
+            },
+            ("fl_copy_words", &[dst, src, n]) => Self::Copy {
+                dst,
+                src,
+                bytes: n.checked_mul(4)?,
+            },
             ("fl_spin", &[flag, cycles]) => Self::Spin { flag, cycles },
-            ("fl_chase_init", &[ring, count, stride]) => Self::ChaseInit { ring, count, stride },
+            ("fl_chase_init", &[ring, count, stride]) => Self::ChaseInit {
+                ring,
+                count,
+                stride,
+            },
             ("fl_chase", &[start, steps, out]) => Self::Chase { start, steps, out },
-            ("fl_atomic_add" | "fl_atomic_cas", &[counter, times]) => Self::Count { counter, times },
+            ("fl_atomic_add" | "fl_atomic_cas", &[counter, times]) => {
+                Self::Count { counter, times }
+            }
             (
                 "fl_pingpong" | "fl_pingpong_wide",
-                &[mine, theirs, rounds, seed_mine, seed_theirs, first, cycles, out],
+                &[
+                    mine,
+                    theirs,
+                    rounds,
+                    seed_mine,
+                    seed_theirs,
+                    first,
+                    cycles,
+                    out,
+                ],
             ) => {
                 let (words, first) = (if *name == "fl_pingpong" { 32 } else { 2048 }, first != 0);
-                Self::PingPong(PingPong { words, mine, theirs, rounds, seed_mine, seed_theirs, first, cycles, out })
+                Self::PingPong(PingPong {
+                    words,
+                    mine,
+                    theirs,
+                    rounds,
+                    seed_mine,
+                    seed_theirs,
+                    first,
+                    cycles,
+                    out,
+                })
             }
             ("fl_reduce", &[areas, rank, ranks, cycles, books, out, vectors, n, two_shot]) => {
                 let (rank, ranks, two_shot) = (low(rank), low(ranks), two_shot != 0);
-                Self::Reduce(Reduce { areas, rank, ranks, cycles, books, out, vectors, n, two_shot })
+                Self::Reduce(Reduce {
+                    areas,
+                    rank,
+                    ranks,
+                    cycles,
+                    books,
+                    out,
+                    vectors,
+                    n,
+                    two_shot,
+                })
             }
-            ("fl_reduce_fill", &[input, words, seed, rank, n, books]) => {
-                Self::ReduceFill { input, words, seed, rank: low(rank), n, books }
-            }
-            ("fl_reduce_check", &[src, words, seed, ranks, n, books, out]) => {
-                Self::ReduceCheck { src, words, seed, ranks: low(ranks), n, books, out }
-            }
+            ("fl_reduce_fill", &[input, words, seed, rank, n, books]) => Self::ReduceFill {
+                input,
+                words,
+                seed,
+                rank: low(rank),
+                n,
+                books,
+            },
+            ("fl_reduce_check", &[src, words, seed, ranks, n, books, out]) => Self::ReduceCheck {
+                src,
+                words,
+                seed,
+                ranks: low(ranks),
+                n,
+                books,
+                out,
+            },
             ("fl_reduce_next", &[books, rounds]) => Self::ReduceNext { books, rounds },
-            ("fl_march", &[memory, vectors, first, seed, before, after, out]) => {
-                Self::March { memory, vectors, first, seed, before: low(before), after: low(after), out }
-            }
+            ("fl_march", &[memory, vectors, first, seed, before, after, out]) => Self::March {
+                memory,
+                vectors,
+                first,
+                seed,
+                before: low(before),
+                after: low(after),
+                out,
+            },
             ("fl_products_int8" | "fl_products_float", &[seed, batches, times, out]) => {
-                Self::Products { seed, batches, times, out }
+                Self::Products {
+                    seed,
+                    batches,
+                    times,
+                    out,
+                }
             }
-            ("fl_tag", &[base, ref of @ ..]) => Self::Tag { base, tags: tags(of.try_into().ok()?)? },
+            ("fl_tag", &[base, ref of @ ..]) => Self::Tag {
+                base,
+                tags: tags(of.try_into().ok()?)?,
+            },
             ("fl_tag_check", &[base, ref of @ .., sentinel, restore, out]) => {
                 let tags = tags(of.try_into().ok()?)?;
-                Self::CheckTags { base, tags, sentinel, restore: restore != 0, out }
+                Self::CheckTags {
+                    base,
+                    tags,
+                    sentinel,
+                    restore: restore != 0,
+                    out,
+                }
             }
             ("fl_batch_copy", &[table, count, _]) => Self::CopyBatch { table, count },
             ("fl_batch_check", &[table, count, _, seed, sentinel, guard, restore, out]) => {
-                Self::CheckBatch { table, count, seed, sentinel, guard, restore: restore != 0, out }
+                Self::CheckBatch {
+                    table,
+                    count,
+                    seed,
+                    sentinel,
+                    guard,
+                    restore: restore != 0,
+                    out,
+                }
             }
-            ("fl_nccl_fill", &[dst, count, r#type, rank, seed, first, range, scale, powers, calls, stride, step]) => {
-                let values = values(r#type, [seed, first, range, scale, powers], ValueOrigin::Rank(low(rank)))?;
-                Self::FillValues { dst, count, values, calls: Calls { count: calls, stride, step } }
+            (
+                "fl_nccl_fill",
+                &[
+                    dst,
+                    count,
+                    r#type,
+                    rank,
+                    seed,
+                    first,
+                    range,
+                    scale,
+                    powers,
+                    calls,
+                    stride,
+                    step,
+                ],
+            ) => {
+                let values = values(
+                    r#type,
+                    [seed, first, range, scale, powers],
+                    ValueOrigin::Rank(low(rank)),
+                )?;
+                Self::FillValues {
+                    dst,
+                    count,
+                    values,
+                    calls: Calls {
+                        count: calls,
+                        stride,
+                        step,
+                    },
+                }
             }
             ("fl_nccl_check", &[src, count, ref how @ .., parts, calls, stride, step, out]) => {
-                let &[r#type, op, rank, ranks, ref made @ ..] = how else { return None };
+                let &[r#type, op, rank, ranks, ref made @ ..] = how else {
+                    return None;
+                };
                 let origin = match op {
                     COPY => ValueOrigin::Rank(low(rank)),
-                    _ => ValueOrigin::Reduced { op: ReduceOp::of(low(op))?, ranks: low(ranks) },
+                    _ => ValueOrigin::Reduced {
+                        op: ReduceOp::of(low(op))?,
+                        ranks: low(ranks),
+                    },
                 };
                 let expected = values(r#type, made.try_into().ok()?, origin)?;
-                let calls = Calls { count: calls, stride, step };
-                Self::CheckValues { src, count, expected, parts, calls, out }
+                let calls = Calls {
+                    count: calls,
+                    stride,
+                    step,
+                };
+                Self::CheckValues {
+                    src,
+                    count,
+                    expected,
+                    parts,
+                    calls,
+                    out,
+                }
             }
             _ => return None,
         })
@@ -222,13 +428,33 @@ impl Kernel {
 /// Tags from a kernel's arguments.
 fn tags([pages, first, shift, writer, nonce, seed]: [u64; 6]) -> Option<Tags> {
     let (shift, writer) = (low(shift), low(writer));
-    (shift < 32).then_some(Tags { at: 0, pages, first, shift, writer, nonce, seed })
+    (shift < 32).then_some(Tags {
+        at: 0,
+        pages,
+        first,
+        shift,
+        writer,
+        nonce,
+        seed,
+    })
 }
 
 /// Values from a kernel's arguments: seed, first, range, scale, powers.
-fn values(r#type: u64, [seed, first, range, scale, powers]: [u64; 5], origin: ValueOrigin) -> Option<Values> {
+fn values(
+    r#type: u64,
+    [seed, first, range, scale, powers]: [u64; 5],
+    origin: ValueOrigin,
+) -> Option<Values> {
     let (range, scale, powers) = (low(range), low(scale), powers != 0);
-    Some(Values { seed, first, r#type: DataType::of(low(r#type))?, range, scale, powers, origin })
+    Some(Values {
+        seed,
+        first,
+        r#type: DataType::of(low(r#type))?,
+        range,
+        scale,
+        powers,
+        origin,
+    })
 }
 
 /// A 32-bit argument.

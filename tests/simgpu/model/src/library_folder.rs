@@ -31,7 +31,12 @@ unsafe extern "C" {
 /// The file that this code was loaded from.
 fn own_file() -> Option<PathBuf> {
     let null = std::ptr::null_mut();
-    let mut info = DlInfo { file: null, base: null.cast(), symbol: null, address: null.cast() };
+    let mut info = DlInfo {
+        file: null,
+        base: null.cast(),
+        symbol: null,
+        address: null.cast(),
+    };
     // SAFETY: the address is one of this code's own functions, and `info` is writable.
     if unsafe { dladdr(own_file as *const c_void, &raw mut info) } == 0 || info.file.is_null() {
         return None;
@@ -51,7 +56,9 @@ pub fn folder() -> Option<PathBuf> {
 /// not exist yet. After the last possible place if the folder cannot be written.
 #[must_use]
 pub fn place(name: &str) -> usize {
-    let Some(folder) = folder() else { return usize::MAX };
+    let Some(folder) = folder() else {
+        return usize::MAX;
+    };
     let free = |n: &usize| File::create_new(folder.join(format!("{name}.{n}"))).is_ok();
     (0..MOST_PLACES).find(free).unwrap_or(usize::MAX)
 }
@@ -72,13 +79,26 @@ pub fn scenario() -> Result<Scenario, String> {
 /// at the same time.
 pub fn count(device: &str, counter: &str, more: u64) {
     let Some(folder) = folder() else { return };
-    let port = folder.join("../root/sys/class/infiniband").join(device).join("ports/1");
-    let Ok(mut file) = File::options().read(true).write(true).open(port.join(counter)) else { return };
+    let port = folder
+        .join("../root/sys/class/infiniband")
+        .join(device)
+        .join("ports/1");
+    let Ok(mut file) = File::options()
+        .read(true)
+        .write(true)
+        .open(port.join(counter))
+    else {
+        return;
+    };
     let mut add = || -> io::Result<()> {
         file.lock()?;
         let mut text = String::new();
         file.read_to_string(&mut text)?;
-        let count = text.trim().parse::<u64>().unwrap_or_default().wrapping_add(more);
+        let count = text
+            .trim()
+            .parse::<u64>()
+            .unwrap_or_default()
+            .wrapping_add(more);
         file.rewind()?;
         // The text never becomes shorter, so nothing has to be truncated.
         writeln!(file, "{count}")
@@ -90,6 +110,10 @@ pub fn count(device: &str, counter: &str, more: u64) {
 
 /// Counts bytes that an RDMA device sends or receives, as InfiniBand does: in 4-byte words.
 pub fn count_data(device: &str, sent: bool, bytes: u64) {
-    let counter = if sent { "counters/port_xmit_data" } else { "counters/port_rcv_data" };
+    let counter = if sent {
+        "counters/port_xmit_data"
+    } else {
+        "counters/port_rcv_data"
+    };
     count(device, counter, bytes.div_ceil(4));
 }

@@ -49,8 +49,19 @@ impl NvLinkBytes {
         if !std::mem::take(&mut self.changed) {
             return;
         }
-        let Some(file) = self.file.as_ref().map_or_else(new_file, |file| file.try_clone().ok()) else { return };
-        let bytes: Vec<u8> = self.gpus.iter().flat_map(|m| [m.sent, m.received]).flat_map(u64::to_le_bytes).collect();
+        let Some(file) = self
+            .file
+            .as_ref()
+            .map_or_else(new_file, |file| file.try_clone().ok())
+        else {
+            return;
+        };
+        let bytes: Vec<u8> = self
+            .gpus
+            .iter()
+            .flat_map(|m| [m.sent, m.received])
+            .flat_map(u64::to_le_bytes)
+            .collect();
         if file.write_all_at(&bytes, 0).is_ok() {
             self.file = Some(file);
         }
@@ -59,8 +70,12 @@ impl NvLinkBytes {
 
 /// A process may get the number of an earlier one.
 fn new_file() -> Option<File> {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).ok()?.as_nanos();
-    File::create(library_folder::folder()?.join(format!("{PREFIX}{}.{now}", std::process::id()))).ok()
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .ok()?
+        .as_nanos();
+    File::create(library_folder::folder()?.join(format!("{PREFIX}{}.{now}", std::process::id())))
+        .ok()
 }
 
 /// What all processes have moved from and to a GPU.
@@ -68,7 +83,10 @@ fn new_file() -> Option<File> {
 pub fn moved(gpu: usize) -> Moved {
     let files = library_folder::folder().and_then(|folder| std::fs::read_dir(folder).ok());
     let files = files.into_iter().flatten().flatten();
-    let of_links = |path: &PathBuf| path.file_name().is_some_and(|n| n.to_string_lossy().starts_with(PREFIX));
+    let of_links = |path: &PathBuf| {
+        path.file_name()
+            .is_some_and(|n| n.to_string_lossy().starts_with(PREFIX))
+    };
     let mut all = Moved::default();
     for path in files.map(|entry| entry.path()).filter(of_links) {
         let bytes = std::fs::read(path).unwrap_or_default();
@@ -85,17 +103,30 @@ impl Scenario {
     #[must_use]
     pub fn is_on_nvlink(&self, from: usize, to: usize) -> bool {
         let links = self.machine.nvlink.map_or(0, |nvlink| nvlink.links);
-        [from, to].into_iter().all(|gpu| self.nvlinks_down(gpu) < links)
+        [from, to]
+            .into_iter()
+            .all(|gpu| self.nvlinks_down(gpu) < links)
     }
 
     /// The CRC errors that NVLink `link` of a GPU has counted after `moved`: some before, and 3 to 7 for each 100 GiB, as
     /// on four healthy H200, unless the machine has a worse link there.
     #[must_use]
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a small positive number")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a small positive number"
+    )]
     pub fn nvlink_crc(&self, gpu: usize, link: u32, moved: Moved) -> u64 {
         let hash = crate::pattern::word((gpu as u64) << 32 | u64::from(link), 7);
-        let bad = self.machine.nvlink_crc.iter().find(|bad| bad.gpu == gpu && bad.link == link);
-        let each = bad.map_or(0.03 + 0.04 * f64::from(hash >> 16) / f64::from(1 << 16), |bad| bad.per_gib);
+        let bad = self
+            .machine
+            .nvlink_crc
+            .iter()
+            .find(|bad| bad.gpu == gpu && bad.link == link);
+        let each = bad.map_or(
+            0.03 + 0.04 * f64::from(hash >> 16) / f64::from(1 << 16),
+            |bad| bad.per_gib,
+        );
         let gib = (moved.sent + moved.received) as f64 / f64::from(1 << 30);
         u64::from(5 + hash % 150) + (gib * each) as u64
     }
@@ -110,6 +141,19 @@ mod tests {
         let mut bytes = NvLinkBytes::default();
         bytes.add(0, 2, 100);
         bytes.add(2, 0, 1);
-        assert_eq!(bytes.gpus, [Moved { sent: 100, received: 1 }, Moved::default(), Moved { sent: 1, received: 100 }]);
+        assert_eq!(
+            bytes.gpus,
+            [
+                Moved {
+                    sent: 100,
+                    received: 1
+                },
+                Moved::default(),
+                Moved {
+                    sent: 1,
+                    received: 100
+                }
+            ]
+        );
     }
 }

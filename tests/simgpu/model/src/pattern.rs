@@ -61,7 +61,9 @@ impl Premix {
     fn of(seed: u64, i: u64) -> Self {
         Self {
             low: low(i).wrapping_mul(LOW_FACTOR).wrapping_add(low(seed)),
-            high: low(i >> 32).wrapping_mul(HIGH_FACTOR).wrapping_add(low(seed >> 32)),
+            high: low(i >> 32)
+                .wrapping_mul(HIGH_FACTOR)
+                .wrapping_add(low(seed >> 32)),
         }
     }
 
@@ -102,7 +104,10 @@ impl Pattern {
     /// The run that starts at word `k`.
     #[must_use]
     pub fn from(self, k: u64) -> Self {
-        Self { first: self.first.wrapping_add(k), ..self }
+        Self {
+            first: self.first.wrapping_add(k),
+            ..self
+        }
     }
 
     /// Number of words before the high half of the index changes.
@@ -116,7 +121,9 @@ impl Pattern {
         let mut from = self;
         let mut rest = out;
         while !rest.is_empty() {
-            let n = usize::try_from(from.until_carry()).unwrap_or(usize::MAX).min(rest.len());
+            let n = usize::try_from(from.until_carry())
+                .unwrap_or(usize::MAX)
+                .min(rest.len());
             let (now, later) = rest.split_at_mut(n);
             let Premix { mut low, high } = Premix::of(from.seed, from.first);
             for slot in now {
@@ -131,7 +138,10 @@ impl Pattern {
     /// Where the first `n` words equal those of `other`; `n` is at most `until_carry()` of both.
     #[must_use]
     pub fn equal(self, other: Self, n: u64) -> EqualWords {
-        let (a, b) = (Premix::of(self.seed, self.first), Premix::of(other.seed, other.first));
+        let (a, b) = (
+            Premix::of(self.seed, self.first),
+            Premix::of(other.seed, other.first),
+        );
         match (a.low == b.low, a.high == b.high) {
             (true, true) if self.flip != other.flip => return EqualWords::At(Vec::new()),
             // Different words with different bits inverted: they may be equal by chance.
@@ -146,7 +156,11 @@ impl Pattern {
         let sum = d.wrapping_add(m);
         let half = (sum >> 1) & 0x7fff_ffff;
         let possible = sum & 1 == 0 && half & !m & 0x7fff_ffff == 0;
-        if possible && n > 0 { EqualWords::Unknown } else { EqualWords::At(Vec::new()) }
+        if possible && n > 0 {
+            EqualWords::Unknown
+        } else {
+            EqualWords::At(Vec::new())
+        }
     }
 
     /// Where the first `n` words are `value`; `n` is at most `until_carry()`.
@@ -154,7 +168,11 @@ impl Pattern {
     pub fn equal_to(self, value: u32, n: u64) -> EqualWords {
         const LOW_FACTOR_INVERSE: u32 = inverse(LOW_FACTOR);
         let Premix { low, high } = Premix::of(self.seed, self.first);
-        let k = u64::from((unmix(value ^ self.flip) ^ high).wrapping_sub(low).wrapping_mul(LOW_FACTOR_INVERSE));
+        let k = u64::from(
+            (unmix(value ^ self.flip) ^ high)
+                .wrapping_sub(low)
+                .wrapping_mul(LOW_FACTOR_INVERSE),
+        );
         EqualWords::At(if k < n { vec![k] } else { Vec::new() })
     }
 }
@@ -175,7 +193,11 @@ mod tests {
                 let text = vector[key].as_str().unwrap().strip_prefix("0x").unwrap();
                 u64::from_str_radix(text, 16).unwrap()
             };
-            assert_eq!(u64::from(word(number("seed"), number("i"))), number("word"), "{vector}");
+            assert_eq!(
+                u64::from(word(number("seed"), number("i"))),
+                number("word"),
+                "{vector}"
+            );
         }
     }
 
@@ -189,7 +211,11 @@ mod tests {
 
     #[test]
     fn a_written_run_equals_its_words_one_by_one() {
-        let pattern = Pattern { seed: 0x1234_5678_9abc_def0, first: (1 << 32) - 3, flip: 0 };
+        let pattern = Pattern {
+            seed: 0x1234_5678_9abc_def0,
+            first: (1 << 32) - 3,
+            flip: 0,
+        };
         let mut words = [[0; 4]; 8];
         pattern.write(&mut words);
         let each: Vec<_> = (0..8).map(|k| pattern.at(k)).collect();
@@ -198,18 +224,36 @@ mod tests {
 
     #[test]
     fn the_index_of_a_word_is_found() {
-        let pattern = Pattern { seed: 77, first: 1000, flip: 0 };
-        assert_eq!(pattern.equal_to(pattern.at(123_456), 1 << 20), EqualWords::At(vec![123_456]));
-        assert_eq!(pattern.equal_to(pattern.at(123_456), 123_456), EqualWords::At(vec![]));
+        let pattern = Pattern {
+            seed: 77,
+            first: 1000,
+            flip: 0,
+        };
+        assert_eq!(
+            pattern.equal_to(pattern.at(123_456), 1 << 20),
+            EqualWords::At(vec![123_456])
+        );
+        assert_eq!(
+            pattern.equal_to(pattern.at(123_456), 123_456),
+            EqualWords::At(vec![])
+        );
     }
 
     #[test]
     fn runs_with_other_seeds_or_indices_differ() {
-        let a = Pattern { seed: 7, first: 100, flip: 0 };
+        let a = Pattern {
+            seed: 7,
+            first: 100,
+            flip: 0,
+        };
         assert_eq!(a.equal(a, 10), EqualWords::All);
         assert_eq!(a.equal(a.from(1), 10), EqualWords::At(vec![]));
         // A seed that compensates for the different index gives the same run.
-        let alias = Pattern { seed: u64::from(7u32.wrapping_sub(LOW_FACTOR)), first: 101, flip: 0 };
+        let alias = Pattern {
+            seed: u64::from(7u32.wrapping_sub(LOW_FACTOR)),
+            first: 101,
+            flip: 0,
+        };
         assert_eq!(a.equal(alias, 10), EqualWords::All);
         assert_eq!(a.at(5), alias.at(5));
     }
@@ -218,13 +262,22 @@ mod tests {
     fn no_word_is_equal_where_none_is_reported() {
         let mut state = 1u64;
         let mut next = || {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
             state ^ (state >> 29)
         };
         for _ in 0..300 {
-            let a = Pattern { seed: next(), first: next() & 0xffff, flip: 0 };
+            let a = Pattern {
+                seed: next(),
+                first: next() & 0xffff,
+                flip: 0,
+            };
             // The seeds differ in few bits, where equal words are likely.
-            let b = Pattern { seed: a.seed ^ (1 << (next() % 64)) ^ (1 << (next() % 64)), ..a };
+            let b = Pattern {
+                seed: a.seed ^ (1 << (next() % 64)) ^ (1 << (next() % 64)),
+                ..a
+            };
             let found: Vec<_> = (0..500).filter(|k| a.at(*k) == b.at(*k)).collect();
             match a.equal(b, 500) {
                 EqualWords::All => assert_eq!(found.len(), 500),

@@ -44,13 +44,28 @@ pub fn whole_elements(pieces: &[Piece], size: u64) -> Vec<WholeElements> {
 #[must_use]
 pub fn reduce(ranks: &[Vec<Piece>], r#type: DataType, op: ReduceOp) -> Vec<Piece> {
     if let [own] = ranks {
-        return own.iter().map(|(n, content)| (*n, content.as_ref().map(|c| reduce_one(c, r#type, op)))).collect();
+        return own
+            .iter()
+            .map(|(n, content)| (*n, content.as_ref().map(|c| reduce_one(c, r#type, op))))
+            .collect();
     }
-    let mut open: Vec<_> = ranks.iter().map(|pieces| whole_elements(pieces, r#type.bytes()).into_iter()).collect();
+    let mut open: Vec<_> = ranks
+        .iter()
+        .map(|pieces| whole_elements(pieces, r#type.bytes()).into_iter())
+        .collect();
     let mut now: Vec<Option<WholeElements>> = open.iter_mut().map(Iterator::next).collect();
     let mut found: Vec<Piece> = Vec::new();
-    while let Some(n) = now.iter().map(|w| w.as_ref().map(|(n, _)| *n)).min().flatten() {
-        let contents: Vec<_> = now.iter().flatten().map(|(_, content)| content.clone()).collect();
+    while let Some(n) = now
+        .iter()
+        .map(|w| w.as_ref().map(|(n, _)| *n))
+        .min()
+        .flatten()
+    {
+        let contents: Vec<_> = now
+            .iter()
+            .flatten()
+            .map(|(_, content)| content.clone())
+            .collect();
         found.push((n, Some(reduce_stretch(&contents, n, r#type, op))));
         for (slot, next) in now.iter_mut().zip(&mut open) {
             *slot = match slot.take() {
@@ -65,9 +80,8 @@ pub fn reduce(ranks: &[Vec<Piece>], r#type: DataType, op: ReduceOp) -> Vec<Piece
 /// The result for a single rank is its own content; values of `fl_nccl_fill` become reduced values.
 fn reduce_one(content: &Content, r#type: DataType, op: ReduceOp) -> Content {
     match content {
-        Content::Values(values, 0) if values.r#type == r#type => {
-            Values::reduced(&[*values], op).map_or_else(|| content.clone(), |done| Content::Values(done, 0))
-        }
+        Content::Values(values, 0) if values.r#type == r#type => Values::reduced(&[*values], op)
+            .map_or_else(|| content.clone(), |done| Content::Values(done, 0)),
         other => other.clone(),
     }
 }
@@ -94,11 +108,18 @@ fn reduce_stretch(contents: &[Content], n: u64, r#type: DataType, op: ReduceOp) 
 
 fn by_element(contents: &[Content], n: u64, r#type: DataType, op: ReduceOp) -> Content {
     let size = usize::try_from(r#type.bytes()).unwrap_or(1);
-    let real: Vec<_> = contents.iter().map(|c| bytes(&[(n, Some(c.clone()))])).collect();
+    let real: Vec<_> = contents
+        .iter()
+        .map(|c| bytes(&[(n, Some(c.clone()))]))
+        .collect();
     let mut out = Vec::new();
     let mut elements: Vec<_> = real.iter().map(|b| b.chunks_exact(size)).collect();
     loop {
-        let all: Vec<_> = elements.iter_mut().filter_map(Iterator::next).map(element_bits).collect();
+        let all: Vec<_> = elements
+            .iter_mut()
+            .filter_map(Iterator::next)
+            .map(element_bits)
+            .collect();
         if all.len() < contents.len() {
             return Content::bytes(out);
         }
@@ -108,7 +129,10 @@ fn by_element(contents: &[Content], n: u64, r#type: DataType, op: ReduceOp) -> C
 
 /// The bits of an element.
 pub(crate) fn element_bits(bytes: &[u8]) -> u64 {
-    bytes.iter().rev().fold(0, |all, b| all << 8 | u64::from(*b))
+    bytes
+        .iter()
+        .rev()
+        .fold(0, |all, b| all << 8 | u64::from(*b))
 }
 
 #[cfg(test)]
@@ -117,8 +141,13 @@ mod tests {
     use crate::values::ValueOrigin;
     use crate::values::tests::values;
 
-    const TYPES: [DataType; 5] =
-        [DataType::Int32, DataType::Half, DataType::Float, DataType::Double, DataType::Bfloat16];
+    const TYPES: [DataType; 5] = [
+        DataType::Int32,
+        DataType::Half,
+        DataType::Float,
+        DataType::Double,
+        DataType::Bfloat16,
+    ];
     const OPS: [ReduceOp; 4] = [ReduceOp::Sum, ReduceOp::Max, ReduceOp::Min, ReduceOp::Avg];
 
     /// The same bytes, as real bytes without their meaning.
@@ -133,11 +162,20 @@ mod tests {
                 for ranks in [2_u32, 3, 8] {
                     let n = 40 * kind.bytes();
                     let own = |r| {
-                        Content::Values(Values { origin: ValueOrigin::Rank(r), ..values(kind, Some(op), ranks) }, 0)
+                        Content::Values(
+                            Values {
+                                origin: ValueOrigin::Rank(r),
+                                ..values(kind, Some(op), ranks)
+                            },
+                            0,
+                        )
                     };
                     let known: Vec<_> = (0..ranks).map(own).collect();
                     let symbolic = reduce_stretch(&known, n, kind, op);
-                    assert!(matches!(symbolic, Content::Values(..)), "{kind:?} {op:?} {ranks}");
+                    assert!(
+                        matches!(symbolic, Content::Values(..)),
+                        "{kind:?} {op:?} {ranks}"
+                    );
                     let all: Vec<_> = known.iter().map(|c| as_bytes(c, n)).collect();
                     let done = by_element(&all, n, kind, op);
                     let [symbolic, done] = [symbolic, done].map(|c| bytes(&[(n, Some(c))]));
@@ -150,10 +188,22 @@ mod tests {
     #[test]
     fn the_result_does_not_depend_on_how_pieces_are_cut() {
         let (kind, op, n) = (DataType::Float, ReduceOp::Sum, 400);
-        let own = |r| Content::Values(Values { origin: ValueOrigin::Rank(r), ..values(kind, None, 3) }, 0);
+        let own = |r| {
+            Content::Values(
+                Values {
+                    origin: ValueOrigin::Rank(r),
+                    ..values(kind, None, 3)
+                },
+                0,
+            )
+        };
         let plain: Vec<_> = (0..3).map(|r| vec![(n, Some(own(r)))]).collect();
         let cut = |r: u32, at: u64| vec![(at, Some(own(r))), (n - at, Some(own(r).skip(at)))];
-        let odd = vec![cut(0, 7), cut(1, 200), vec![(n, Some(as_bytes(&own(2), n)))]];
+        let odd = vec![
+            cut(0, 7),
+            cut(1, 200),
+            vec![(n, Some(as_bytes(&own(2), n)))],
+        ];
         let [plain, odd] = [plain, odd].map(|ranks| reduce(&ranks, kind, op));
         assert_eq!(plain.len(), 1);
         assert_eq!(bytes(&plain), bytes(&odd));
@@ -162,17 +212,32 @@ mod tests {
     #[test]
     fn a_single_rank_keeps_its_content_as_the_reduction_of_one() {
         for op in OPS {
-            let own = Values { origin: ValueOrigin::Rank(0), ..values(DataType::Float, Some(op), 1) };
+            let own = Values {
+                origin: ValueOrigin::Rank(0),
+                ..values(DataType::Float, Some(op), 1)
+            };
             let known = vec![(1 << 20, Some(Content::Values(own, 0)))];
             let done = reduce(std::slice::from_ref(&known), DataType::Float, op);
-            let reduced = Values { origin: ValueOrigin::Reduced { op, ranks: 1 }, ..own };
-            let [(n, Some(Content::Values(got, 0)))] = done.as_slice() else { panic!("{op:?}: {done:?}") };
+            let reduced = Values {
+                origin: ValueOrigin::Reduced { op, ranks: 1 },
+                ..own
+            };
+            let [(n, Some(Content::Values(got, 0)))] = done.as_slice() else {
+                panic!("{op:?}: {done:?}")
+            };
             assert_eq!((*n, *got), (1 << 20, reduced), "{op:?}");
             let cut = |pieces: &[Piece]| bytes(&crate::extents::cut(pieces, 4096));
             assert_eq!(cut(&done), cut(&known), "{op:?}");
         }
         let odd = vec![(1 << 20, Some(Content::pattern(1, 0))), (8, None)];
-        assert_eq!(bytes(&reduce(std::slice::from_ref(&odd), DataType::Float, ReduceOp::Sum)), bytes(&odd));
+        assert_eq!(
+            bytes(&reduce(
+                std::slice::from_ref(&odd),
+                DataType::Float,
+                ReduceOp::Sum
+            )),
+            bytes(&odd)
+        );
     }
 
     #[test]
@@ -181,6 +246,9 @@ mod tests {
         let found = reduce(&ranks, DataType::Float, ReduceOp::Sum);
         assert!(matches!(found.as_slice(), [(n, Some(c))] if *n == 1 << 20 && c.is_noise()));
         let zeros = [0, 1].map(|_| vec![(1 << 20, None)]);
-        assert!(matches!(reduce(&zeros, DataType::Float, ReduceOp::Sum).as_slice(), [(_, Some(Content::Byte(0)))]));
+        assert!(matches!(
+            reduce(&zeros, DataType::Float, ReduceOp::Sum).as_slice(),
+            [(_, Some(Content::Byte(0)))]
+        ));
     }
 }

@@ -52,18 +52,27 @@ impl Status {
     /// Its name, e.g. `CUDA_ERROR_UNKNOWN`, NUL-terminated for C; `None` for an unknown code.
     #[must_use]
     pub fn name(self) -> Option<&'static str> {
-        TABLE.iter().find(|(code, ..)| *code == self.0).map(|(_, name, _)| *name)
+        TABLE
+            .iter()
+            .find(|(code, ..)| *code == self.0)
+            .map(|(_, name, _)| *name)
     }
 
     /// Its description, NUL-terminated for C.
     #[must_use]
     pub fn text(self) -> Option<&'static str> {
-        TABLE.iter().find(|(code, ..)| *code == self.0).map(|(.., text)| *text)
+        TABLE
+            .iter()
+            .find(|(code, ..)| *code == self.0)
+            .map(|(.., text)| *text)
     }
 
     /// Whether it destroys the context in which it occurs.
     #[must_use]
     pub fn is_sticky(self) -> bool {
-        matches!(self.0, 214 | 220 | 226 | 700 | 702 | 709 | 710 | 714..=719 | 721 | 999)
+        matches!(
+            self.0,
+            214 | 220 | 226 | 700 | 702 | 709 | 710 | 714..=719 | 721 | 999
+        )
     }
 }

@@ -43,17 +43,26 @@ pub enum ValueOrigin {
 impl Values {
     /// Element `i` of a rank, before conversion to its type.
     fn value(&self, rank: u32, i: u64) -> u64 {
-        let w = word(self.seed.wrapping_add(u64::from(rank).wrapping_mul(RANK)), i);
+        let w = word(
+            self.seed.wrapping_add(u64::from(rank).wrapping_mul(RANK)),
+            i,
+        );
         let w = u64::from(w.checked_rem(self.range).unwrap_or_default());
         let scale = u64::from(self.scale);
-        if self.powers { scale.wrapping_shl(u32::try_from(w).unwrap_or_default()) } else { scale.wrapping_mul(1 + w) }
+        if self.powers {
+            scale.wrapping_shl(u32::try_from(w).unwrap_or_default())
+        } else {
+            scale.wrapping_mul(1 + w)
+        }
     }
 
     /// Element `k`, before conversion to its type.
     fn number(&self, k: u64) -> u64 {
         let i = self.first.wrapping_add(k);
         let ValueOrigin::Reduced { op, ranks } = self.origin else {
-            let ValueOrigin::Rank(rank) = self.origin else { return 0 };
+            let ValueOrigin::Rank(rank) = self.origin else {
+                return 0;
+            };
             return self.value(rank, i);
         };
         let mut all = (0..ranks).map(|rank| self.value(rank, i));
@@ -83,20 +92,29 @@ impl Values {
     /// The run that starts at element `k`.
     #[must_use]
     pub fn from(self, k: u64) -> Self {
-        Self { first: self.first.wrapping_add(k), ..self }
+        Self {
+            first: self.first.wrapping_add(k),
+            ..self
+        }
     }
 
     /// Whether none of them can be zero or equal to [`crate::content::Content::NOISE`].
     #[must_use]
     pub fn is_never_zero_or_noise(&self) -> bool {
-        self.scale > 0 && self.max_value().is_some_and(|n| n <= self.r#type.max_exact())
+        self.scale > 0
+            && self
+                .max_value()
+                .is_some_and(|n| n <= self.r#type.max_exact())
     }
 
     /// The largest possible value of one rank.
     fn max_value(&self) -> Option<u64> {
         let (scale, range) = (u64::from(self.scale), u64::from(self.range.max(1)));
         if self.powers {
-            u32::try_from(range - 1).ok().and_then(|n| 1_u64.checked_shl(n)).and_then(|n| n.checked_mul(scale))
+            u32::try_from(range - 1)
+                .ok()
+                .and_then(|n| 1_u64.checked_shl(n))
+                .and_then(|n| n.checked_mul(scale))
         } else {
             scale.checked_mul(range)
         }
@@ -109,17 +127,31 @@ impl Values {
         let (first, ranks) = (*all.first()?, u32::try_from(all.len()).ok()?);
         let mut seen = vec![false; all.len()];
         for values in all {
-            let ValueOrigin::Rank(rank) = values.origin else { return None };
-            let alike = Self { origin: first.origin, ..*values } == first;
-            let slot = seen.get_mut(usize::try_from(rank).ok()?).filter(|s| !**s && alike)?;
+            let ValueOrigin::Rank(rank) = values.origin else {
+                return None;
+            };
+            let alike = Self {
+                origin: first.origin,
+                ..*values
+            } == first;
+            let slot = seen
+                .get_mut(usize::try_from(rank).ok()?)
+                .filter(|s| !**s && alike)?;
             *slot = true;
         }
         // A mean's values are scaled down before they are added, as in NCCL.
         let mean = op == ReduceOp::Avg;
-        let parts = if mean { first.max_value()?.checked_div(u64::from(ranks))? } else { first.max_value()? };
+        let parts = if mean {
+            first.max_value()?.checked_div(u64::from(ranks))?
+        } else {
+            first.max_value()?
+        };
         let most = parts.checked_mul(u64::from(ranks))?;
         let fits = most <= first.r#type.max_exact() && (!mean || first.scale == ranks);
-        fits.then_some(Self { origin: ValueOrigin::Reduced { op, ranks }, ..first })
+        fits.then_some(Self {
+            origin: ValueOrigin::Reduced { op, ranks },
+            ..first
+        })
     }
 
     /// Writes the bytes starting at byte `byte` of element 0.
@@ -147,21 +179,40 @@ pub(crate) mod tests {
     pub(crate) fn values(kind: DataType, op: Option<ReduceOp>, ranks: u32) -> Values {
         let powers = op == Some(ReduceOp::Avg);
         let (range, scale) = if powers { (3, ranks) } else { (30, 1) };
-        Values { seed: 0xfeed_beef_1234, first: 5, r#type: kind, range, scale, powers, origin: ValueOrigin::Rank(0) }
+        Values {
+            seed: 0xfeed_beef_1234,
+            first: 5,
+            r#type: kind,
+            range,
+            scale,
+            powers,
+            origin: ValueOrigin::Rank(0),
+        }
     }
 
     #[test]
     fn a_value_follows_from_its_ranks_word() {
-        let values = Values { origin: ValueOrigin::Rank(3), ..values(DataType::Int32, None, 1) };
+        let values = Values {
+            origin: ValueOrigin::Rank(3),
+            ..values(DataType::Int32, None, 1)
+        };
         let w = word(values.seed.wrapping_add(3_u64.wrapping_mul(RANK)), 12);
         assert_eq!(values.at(7), u64::from(1 + w % 30));
-        let powers = Values { powers: true, scale: 4, range: 5, ..values };
+        let powers = Values {
+            powers: true,
+            scale: 4,
+            range: 5,
+            ..values
+        };
         assert_eq!(powers.at(7), 4 << (w % 5));
     }
 
     /// Values computed by a program that shares no code with this one or the kernels.
     #[test]
-    #[expect(clippy::unreadable_literal, reason = "they are compared with those of the kernels' tests")]
+    #[expect(
+        clippy::unreadable_literal,
+        reason = "they are compared with those of the kernels' tests"
+    )]
     fn values_are_those_of_the_kernels() {
         let vectors = [
             (
@@ -176,7 +227,10 @@ pub(crate) mod tests {
             ),
             (
                 DataType::Float,
-                ValueOrigin::Reduced { op: ReduceOp::Sum, ranks: 4 },
+                ValueOrigin::Reduced {
+                    op: ReduceOp::Sum,
+                    ranks: 4,
+                },
                 0x892f902bd23f0824,
                 0x000000000001818e,
                 4194303,
@@ -186,7 +240,10 @@ pub(crate) mod tests {
             ),
             (
                 DataType::Float,
-                ValueOrigin::Reduced { op: ReduceOp::Min, ranks: 8 },
+                ValueOrigin::Reduced {
+                    op: ReduceOp::Min,
+                    ranks: 8,
+                },
                 0x11e20b8f6b0d549b,
                 0x4688b7671738f7d9,
                 2097151,
@@ -196,7 +253,10 @@ pub(crate) mod tests {
             ),
             (
                 DataType::Float,
-                ValueOrigin::Reduced { op: ReduceOp::Max, ranks: 5 },
+                ValueOrigin::Reduced {
+                    op: ReduceOp::Max,
+                    ranks: 5,
+                },
                 0xd3ac94af0f21ddb6,
                 0x00000000ffffffff,
                 3355443,
@@ -206,7 +266,10 @@ pub(crate) mod tests {
             ),
             (
                 DataType::Float,
-                ValueOrigin::Reduced { op: ReduceOp::Avg, ranks: 4 },
+                ValueOrigin::Reduced {
+                    op: ReduceOp::Avg,
+                    ranks: 4,
+                },
                 0xa09f76b5a170b338,
                 0x07eb1878f29d0da9,
                 7,
@@ -214,10 +277,22 @@ pub(crate) mod tests {
                 true,
                 0x41500000,
             ),
-            (DataType::Half, ValueOrigin::Rank(2), 0x6b4cb2424a23d596, 0x0000000100000000, 255, 1, false, 0x58c8),
             (
                 DataType::Half,
-                ValueOrigin::Reduced { op: ReduceOp::Sum, ranks: 4 },
+                ValueOrigin::Rank(2),
+                0x6b4cb2424a23d596,
+                0x0000000100000000,
+                255,
+                1,
+                false,
+                0x58c8,
+            ),
+            (
+                DataType::Half,
+                ValueOrigin::Reduced {
+                    op: ReduceOp::Sum,
+                    ranks: 4,
+                },
                 0x94e3bf911a61dbe2,
                 0x0000000100000000,
                 511,
@@ -227,7 +302,10 @@ pub(crate) mod tests {
             ),
             (
                 DataType::Half,
-                ValueOrigin::Reduced { op: ReduceOp::Min, ranks: 8 },
+                ValueOrigin::Reduced {
+                    op: ReduceOp::Min,
+                    ranks: 8,
+                },
                 0x34b9b5df9e7769b1,
                 0x440f68b1ae2eb154,
                 255,
@@ -237,7 +315,10 @@ pub(crate) mod tests {
             ),
             (
                 DataType::Half,
-                ValueOrigin::Reduced { op: ReduceOp::Max, ranks: 5 },
+                ValueOrigin::Reduced {
+                    op: ReduceOp::Max,
+                    ranks: 5,
+                },
                 0x506bf2efc6f87718,
                 0x763353c395e761d1,
                 409,
@@ -247,7 +328,10 @@ pub(crate) mod tests {
             ),
             (
                 DataType::Half,
-                ValueOrigin::Reduced { op: ReduceOp::Avg, ranks: 4 },
+                ValueOrigin::Reduced {
+                    op: ReduceOp::Avg,
+                    ranks: 4,
+                },
                 0x4cbd87ad5c90a958,
                 0x00000000ffffffff,
                 7,
@@ -255,10 +339,22 @@ pub(crate) mod tests {
                 true,
                 0x5180,
             ),
-            (DataType::Bfloat16, ValueOrigin::Rank(1), 0x72e6cc3ababced20, 0x0000000000049b64, 31, 1, false, 0x41c0),
             (
                 DataType::Bfloat16,
-                ValueOrigin::Reduced { op: ReduceOp::Sum, ranks: 4 },
+                ValueOrigin::Rank(1),
+                0x72e6cc3ababced20,
+                0x0000000000049b64,
+                31,
+                1,
+                false,
+                0x41c0,
+            ),
+            (
+                DataType::Bfloat16,
+                ValueOrigin::Reduced {
+                    op: ReduceOp::Sum,
+                    ranks: 4,
+                },
                 0x6b0a18e8830e07bc,
                 0x00000000ffffffff,
                 63,
@@ -268,7 +364,10 @@ pub(crate) mod tests {
             ),
             (
                 DataType::Bfloat16,
-                ValueOrigin::Reduced { op: ReduceOp::Min, ranks: 8 },
+                ValueOrigin::Reduced {
+                    op: ReduceOp::Min,
+                    ranks: 8,
+                },
                 0x8ede0d7ac3baea9e,
                 0x0000000100000000,
                 31,
@@ -278,7 +377,10 @@ pub(crate) mod tests {
             ),
             (
                 DataType::Bfloat16,
-                ValueOrigin::Reduced { op: ReduceOp::Max, ranks: 5 },
+                ValueOrigin::Reduced {
+                    op: ReduceOp::Max,
+                    ranks: 5,
+                },
                 0xb1fee08f57124242,
                 0x3f930a2598289fcd,
                 51,
@@ -288,7 +390,10 @@ pub(crate) mod tests {
             ),
             (
                 DataType::Bfloat16,
-                ValueOrigin::Reduced { op: ReduceOp::Avg, ranks: 4 },
+                ValueOrigin::Reduced {
+                    op: ReduceOp::Avg,
+                    ranks: 4,
+                },
                 0xd70820fe119a72d1,
                 0x228d5ec0f1d69ed6,
                 7,
@@ -308,7 +413,10 @@ pub(crate) mod tests {
             ),
             (
                 DataType::Int32,
-                ValueOrigin::Reduced { op: ReduceOp::Sum, ranks: 4 },
+                ValueOrigin::Reduced {
+                    op: ReduceOp::Sum,
+                    ranks: 4,
+                },
                 0x62c33a4fb774eb52,
                 0x00000000000e3151,
                 536870911,
@@ -318,7 +426,10 @@ pub(crate) mod tests {
             ),
             (
                 DataType::Int32,
-                ValueOrigin::Reduced { op: ReduceOp::Min, ranks: 8 },
+                ValueOrigin::Reduced {
+                    op: ReduceOp::Min,
+                    ranks: 8,
+                },
                 0x0f17a3007e62aa0a,
                 0x00000000ffffffff,
                 268435455,
@@ -328,7 +439,10 @@ pub(crate) mod tests {
             ),
             (
                 DataType::Int32,
-                ValueOrigin::Reduced { op: ReduceOp::Max, ranks: 5 },
+                ValueOrigin::Reduced {
+                    op: ReduceOp::Max,
+                    ranks: 5,
+                },
                 0x3f63af83bd0561e6,
                 0x755a3be96415479c,
                 429496729,
@@ -348,7 +462,10 @@ pub(crate) mod tests {
             ),
             (
                 DataType::Double,
-                ValueOrigin::Reduced { op: ReduceOp::Sum, ranks: 4 },
+                ValueOrigin::Reduced {
+                    op: ReduceOp::Sum,
+                    ranks: 4,
+                },
                 0x6e36aab0d1bc52d9,
                 0x23a34d268cdb305f,
                 4294967295,
@@ -358,7 +475,10 @@ pub(crate) mod tests {
             ),
             (
                 DataType::Double,
-                ValueOrigin::Reduced { op: ReduceOp::Min, ranks: 8 },
+                ValueOrigin::Reduced {
+                    op: ReduceOp::Min,
+                    ranks: 8,
+                },
                 0x153e7c2a26a2c0bd,
                 0x00000000ffffffff,
                 4294967295,
@@ -368,7 +488,10 @@ pub(crate) mod tests {
             ),
             (
                 DataType::Double,
-                ValueOrigin::Reduced { op: ReduceOp::Max, ranks: 5 },
+                ValueOrigin::Reduced {
+                    op: ReduceOp::Max,
+                    ranks: 5,
+                },
                 0x7c26847f0316909e,
                 0x0000000100000000,
                 4294967295,
@@ -378,7 +501,10 @@ pub(crate) mod tests {
             ),
             (
                 DataType::Double,
-                ValueOrigin::Reduced { op: ReduceOp::Avg, ranks: 4 },
+                ValueOrigin::Reduced {
+                    op: ReduceOp::Avg,
+                    ranks: 4,
+                },
                 0x010c4759482c9cbc,
                 0x0000000100000000,
                 7,
@@ -388,7 +514,15 @@ pub(crate) mod tests {
             ),
         ];
         for (r#type, origin, seed, first, range, scale, powers, bits) in vectors {
-            let values = Values { seed, first, r#type, range, scale, powers, origin };
+            let values = Values {
+                seed,
+                first,
+                r#type,
+                range,
+                scale,
+                powers,
+                origin,
+            };
             assert_eq!(values.at(0), bits, "{values:?}");
         }
     }
@@ -396,7 +530,12 @@ pub(crate) mod tests {
     #[test]
     fn reductions_that_may_round_are_not_symbolic() {
         let all = |range, scale, kind| {
-            [0, 1].map(|r| Values { origin: ValueOrigin::Rank(r), range, scale, ..values(kind, None, 2) })
+            [0, 1].map(|r| Values {
+                origin: ValueOrigin::Rank(r),
+                range,
+                scale,
+                ..values(kind, None, 2)
+            })
         };
         assert!(Values::reduced(&all(128, 1, DataType::Bfloat16), ReduceOp::Sum).is_some());
         assert!(Values::reduced(&all(129, 1, DataType::Bfloat16), ReduceOp::Sum).is_none());

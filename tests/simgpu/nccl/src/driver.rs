@@ -61,7 +61,13 @@ fn load() -> core::result::Result<Driver, String> {
     let (Ok(gpu), Ok(join), Ok(leave), Ok(collective)) = found else {
         return Err("the libcuda of this process is not the simulated one".to_owned());
     };
-    Ok(Driver { gpu, join, leave, collective, scenario })
+    Ok(Driver {
+        gpu,
+        join,
+        leave,
+        collective,
+        scenario,
+    })
 }
 
 impl Driver {
@@ -72,7 +78,11 @@ impl Driver {
 
     /// The ordinal of a GPU.
     pub(crate) fn ordinal(&self, gpu: usize) -> usize {
-        self.scenario.shown().iter().position(|g| *g == gpu).unwrap_or(gpu)
+        self.scenario
+            .shown()
+            .iter()
+            .position(|g| *g == gpu)
+            .unwrap_or(gpu)
     }
 
     pub(crate) fn join(
@@ -102,7 +112,14 @@ fn cuda(status: c_int) -> Result<()> {
     if status == 0 {
         return Ok(());
     }
-    let text = simgpu_model::Status(status).text().unwrap_or("unknown error").trim_end_matches('\0');
-    warn(0, "enqueue.cc:1702", &format!("Cuda failure {status} '{text}'"));
+    let text = simgpu_model::Status(status)
+        .text()
+        .unwrap_or("unknown error")
+        .trim_end_matches('\0');
+    warn(
+        0,
+        "enqueue.cc:1702",
+        &format!("Cuda failure {status} '{text}'"),
+    );
     Err(Code::CUDA)
 }

@@ -9,11 +9,16 @@ use std::fs;
 
 /// Writes the files that the environment names; as in NCCL, a file that cannot be written causes only a warning.
 pub(crate) fn write(driver: &Driver, comm: &Comm, direct: bool) {
-    let files =
-        [(&environment().topology, topology(driver, comm)), (&environment().graph, graphs(driver, comm, direct))];
+    let files = [
+        (&environment().topology, topology(driver, comm)),
+        (&environment().graph, graphs(driver, comm, direct)),
+    ];
     for (path, text) in files {
         if let Some(Err(e)) = path.as_ref().map(|path| fs::write(path, &text)) {
-            let text = format!("Unable to open {}, not dumping topology: {e}", path.as_deref().unwrap_or_default());
+            let text = format!(
+                "Unable to open {}, not dumping topology: {e}",
+                path.as_deref().unwrap_or_default()
+            );
             crate::log::warn(comm.own().ordinal, "graph/xml.cc:300", &text);
         }
     }
@@ -32,7 +37,17 @@ fn speed(generation: u32) -> (&'static str, f64) {
 
 /// The rate that NCCL assumes for one NVLink, in GB/s.
 fn nvlink(driver: &Driver) -> f64 {
-    if driver.scenario.machine.capability.first().is_some_and(|c| *c >= 9) { 20.6 } else { 20.0 }
+    if driver
+        .scenario
+        .machine
+        .capability
+        .first()
+        .is_some_and(|c| *c >= 9)
+    {
+        20.6
+    } else {
+        20.0
+    }
 }
 
 fn topology(driver: &Driver, comm: &Comm) -> String {
@@ -47,7 +62,12 @@ fn topology(driver: &Driver, comm: &Comm) -> String {
             out,
             "  <cpu host_hash=\"0x51d9b5a7c0de0001\" numaid=\"{numa}\" affinity=\"00000000,ffffffff\" arch=\"x86_64\" vendor=\"AuthenticAMD\" familyid=\"143\" modelid=\"49\">"
         );
-        for (rank, r) in comm.ranks.iter().enumerate().filter(|(_, r)| node(r.gpu) == numa) {
+        for (rank, r) in comm
+            .ranks
+            .iter()
+            .enumerate()
+            .filter(|(_, r)| node(r.gpu) == numa)
+        {
             write_gpu(&mut out, driver, rank, r.gpu, r.ordinal);
         }
         out.push_str("  </cpu>\n");
@@ -63,13 +83,18 @@ fn write_gpu(out: &mut String, driver: &Driver, rank: usize, gpu: usize, ordinal
     let (sub_vendor, sub_device) = (subsystem & 0xffff, subsystem >> 16);
     let bdf = machine.bdf.get(gpu).cloned().unwrap_or_default();
     let (rate, width) = (speed(machine.pcie.r#gen).0, machine.pcie.width);
-    let class = if machine.nvlink.is_some() { "0x030200" } else { "0x030000" };
+    let class = if machine.nvlink.is_some() {
+        "0x030200"
+    } else {
+        "0x030000"
+    };
     let [major, minor] = machine.capability;
     let _ = writeln!(
         out,
         "    <pci busid=\"{bdf}\" class=\"{class}\" vendor=\"0x{vendor:04x}\" device=\"0x{device:04x}\" subsystem_vendor=\"0x{sub_vendor:04x}\" subsystem_device=\"0x{sub_device:04x}\" link_speed=\"{rate}\" link_width=\"{width}\">"
     );
-    let open = format!("      <gpu dev=\"{ordinal}\" sm=\"{major}{minor}\" rank=\"{rank}\" gdr=\"0\"");
+    let open =
+        format!("      <gpu dev=\"{ordinal}\" sm=\"{major}{minor}\" rank=\"{rank}\" gdr=\"0\"");
     match machine.nvlink {
         Some(link) => {
             let _ = writeln!(
@@ -92,8 +117,14 @@ fn rate_and_path_type(driver: &Driver, comm: &Comm, direct: bool) -> (f64, &'sta
         Some(link) if direct => nvlink(driver) * f64::from(link.links),
         _ => speed(machine.pcie.r#gen).1 * f64::from(machine.pcie.width),
     };
-    let pairs = comm.ranks.iter().flat_map(|a| comm.ranks.iter().map(move |b| (a.gpu, b.gpu)));
-    let far = pairs.filter(|(a, b)| a != b).filter_map(|(a, b)| distance(&driver.scenario, a, b)).max();
+    let pairs = comm
+        .ranks
+        .iter()
+        .flat_map(|a| comm.ranks.iter().map(move |b| (a.gpu, b.gpu)));
+    let far = pairs
+        .filter(|(a, b)| a != b)
+        .filter_map(|(a, b)| distance(&driver.scenario, a, b))
+        .max();
     let way = match far {
         Some(level) if direct => level.name(),
         _ => "SYS",
@@ -133,7 +164,9 @@ fn graphs(driver: &Driver, comm: &Comm, direct: bool) -> String {
 pub(crate) fn system(driver: &Driver) -> String {
     let machine = &driver.scenario.machine;
     let pci = speed(machine.pcie.r#gen).1 * f64::from(machine.pcie.width);
-    let most = machine.nvlink.map_or(pci, |link| nvlink(driver) * f64::from(link.links));
+    let most = machine
+        .nvlink
+        .map_or(pci, |link| nvlink(driver) * f64::from(link.links));
     format!("=== System : maxBw {most:.1} totalBw {most:.1} ===")
 }
 
@@ -141,9 +174,20 @@ pub(crate) fn system(driver: &Driver) -> String {
 pub(crate) fn pattern(driver: &Driver, comm: &Comm, direct: bool) -> Vec<String> {
     let (rate, way) = rate_and_path_type(driver, comm, direct);
     let channels = comm.channels;
-    let ring: Vec<_> = comm.ranks.iter().map(|r| format!("GPU/0-{:x}", crate::comm::bus_id(driver, r.gpu))).collect();
-    let first =
-        format!("Pattern 4, crossNic 0, nChannels {channels}, bw {rate:.6}/{rate:.6}, type {way}/PIX, sameChannels 1");
+    let ring: Vec<_> = comm
+        .ranks
+        .iter()
+        .map(|r| format!("GPU/0-{:x}", crate::comm::bus_id(driver, r.gpu)))
+        .collect();
+    let first = format!(
+        "Pattern 4, crossNic 0, nChannels {channels}, bw {rate:.6}/{rate:.6}, type {way}/PIX, sameChannels 1"
+    );
     let one = |c| format!("{c:2} : {}", ring.join(" "));
-    ["==========================================".to_owned(), first].into_iter().chain((0..channels).map(one)).collect()
+    [
+        "==========================================".to_owned(),
+        first,
+    ]
+    .into_iter()
+    .chain((0..channels).map(one))
+    .collect()
 }

@@ -5,7 +5,9 @@ use std::env;
 use std::sync::OnceLock;
 
 /// NCCL's names for the distance between two GPUs, nearest first.
-const LEVELS: [&str; 10] = ["LOC", "NVL", "NVB", "C2C", "PIX", "PXB", "P2C", "PXN", "PHB", "SYS"];
+const LEVELS: [&str; 10] = [
+    "LOC", "NVL", "NVB", "C2C", "PIX", "PXB", "P2C", "PXN", "PHB", "SYS",
+];
 /// The names of the numbers that older versions used.
 const OLD_LEVELS: [&str; 6] = ["LOC", "PIX", "PXB", "PHB", "SYS", "SYS"];
 
@@ -25,7 +27,10 @@ impl Level {
     }
 
     fn read(text: &str) -> Option<Self> {
-        let old = text.parse::<usize>().ok().map(|n| OLD_LEVELS.get(n).copied().unwrap_or("SYS"));
+        let old = text
+            .parse::<usize>()
+            .ok()
+            .map(|n| OLD_LEVELS.get(n).copied().unwrap_or("SYS"));
         Self::named(old.unwrap_or(text))
     }
 }
@@ -63,7 +68,12 @@ pub(crate) struct Environment {
 }
 
 /// Variables that NCCL reads as text: their lines have no full stop.
-const TEXT_VARIABLES: [&str; 4] = ["NCCL_P2P_LEVEL", "NCCL_P2P_DISABLE", "NCCL_SOCKET_IFNAME", "NCCL_TOPO_DUMP_FILE"];
+const TEXT_VARIABLES: [&str; 4] = [
+    "NCCL_P2P_LEVEL",
+    "NCCL_P2P_DISABLE",
+    "NCCL_SOCKET_IFNAME",
+    "NCCL_TOPO_DUMP_FILE",
+];
 /// Variables that NCCL reads as numbers, including some that have no effect here.
 const NUMBER_VARIABLES: [&str; 10] = [
     "NCCL_SHM_DISABLE",
@@ -88,12 +98,26 @@ pub(crate) fn environment() -> &'static Environment {
 fn read(get: impl Fn(&str) -> Option<String>) -> Environment {
     let number = |name: &str| get(name).and_then(|v| v.trim().parse::<i64>().ok());
     let on = |name: &str| number(name).is_some_and(|n| n != 0);
-    let count = |name: &str| number(name).and_then(|n| u32::try_from(n).ok()).filter(|n| *n > 0);
-    let level = get("NCCL_P2P_LEVEL").and_then(|v| Level::read(&v)).or_else(|| Level::named("PXB"));
-    let p2p = if on("NCCL_P2P_DISABLE") { Level(0) } else { level.unwrap_or(Level(0)) };
-    let line = |name: &&str, stop: &str| get(name).map(|v| format!("{name} set by environment to {v}{stop}"));
+    let count = |name: &str| {
+        number(name)
+            .and_then(|n| u32::try_from(n).ok())
+            .filter(|n| *n > 0)
+    };
+    let level = get("NCCL_P2P_LEVEL")
+        .and_then(|v| Level::read(&v))
+        .or_else(|| Level::named("PXB"));
+    let p2p = if on("NCCL_P2P_DISABLE") {
+        Level(0)
+    } else {
+        level.unwrap_or(Level(0))
+    };
+    let line = |name: &&str, stop: &str| {
+        get(name).map(|v| format!("{name} set by environment to {v}{stop}"))
+    };
     let lines = TEXT_VARIABLES.iter().filter_map(|n| line(n, ""));
-    let lines = lines.chain(NUMBER_VARIABLES.iter().filter_map(|n| line(n, "."))).collect();
+    let lines = lines
+        .chain(NUMBER_VARIABLES.iter().filter_map(|n| line(n, ".")))
+        .collect();
     Environment {
         p2p,
         p2p_direct: !on("NCCL_P2P_DIRECT_DISABLE"),
@@ -119,8 +143,13 @@ fn read(get: impl Fn(&str) -> Option<String>) -> Environment {
 
 /// The devices of a list such as `=mlx5_0:1,mlx5_1:1`.
 fn devices(list: &str) -> Vec<String> {
-    let ports = list.trim_start_matches('=').split(',').filter(|port| !port.is_empty());
-    ports.map(|port| port.split(':').next().unwrap_or(port).to_owned()).collect()
+    let ports = list
+        .trim_start_matches('=')
+        .split(',')
+        .filter(|port| !port.is_empty());
+    ports
+        .map(|port| port.split(':').next().unwrap_or(port).to_owned())
+        .collect()
 }
 
 /// NCCL's maximum number of channels.

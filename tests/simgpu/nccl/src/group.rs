@@ -14,8 +14,18 @@ use std::ffi::c_int;
 #[derive(Debug)]
 pub(crate) enum GroupCall {
     Collective(StreamCall),
-    Send { stream: usize, peer: usize, address: u64, bytes: u64 },
-    Receive { stream: usize, peer: usize, address: u64, bytes: u64 },
+    Send {
+        stream: usize,
+        peer: usize,
+        address: u64,
+        bytes: u64,
+    },
+    Receive {
+        stream: usize,
+        peer: usize,
+        address: u64,
+        bytes: u64,
+    },
 }
 
 #[derive(Debug, Default)]
@@ -44,9 +54,21 @@ extern "C" fn ncclGroupEnd() -> c_int {
 fn end() -> Result<()> {
     let done = GROUP.with_borrow_mut(|group| {
         group.depth = group.depth.checked_sub(1).ok_or(Code::USAGE)?;
-        Ok(if group.depth == 0 { Some(std::mem::take(group)) } else { None })
+        Ok(if group.depth == 0 {
+            Some(std::mem::take(group))
+        } else {
+            None
+        })
     })?;
-    let Some(Group { inits, splits, calls, .. }) = done else { return Ok(()) };
+    let Some(Group {
+        inits,
+        splits,
+        calls,
+        ..
+    }) = done
+    else {
+        return Ok(());
+    };
     if !inits.is_empty() {
         create_all(inits)?;
     }
@@ -76,7 +98,10 @@ pub(crate) fn submit(comm: *const Comm, what: GroupCall) -> Result<()> {
 }
 
 /// The same for several calls that belong together.
-pub(crate) fn submit_all(comm: *const Comm, all: impl IntoIterator<Item = GroupCall>) -> Result<()> {
+pub(crate) fn submit_all(
+    comm: *const Comm,
+    all: impl IntoIterator<Item = GroupCall>,
+) -> Result<()> {
     ncclGroupStart();
     GROUP.with_borrow_mut(|group| group.calls.extend(all.into_iter().map(|what| (comm, what))));
     end()
@@ -91,15 +116,35 @@ fn run(calls: Vec<(*const Comm, GroupCall)>) -> Result<()> {
                 steps.push((comm, step));
                 continue;
             }
-            GroupCall::Send { stream, peer, address, bytes } => (stream, Some((peer, address, bytes)), None),
-            GroupCall::Receive { stream, peer, address, bytes } => (stream, None, Some((peer, address, bytes))),
+            GroupCall::Send {
+                stream,
+                peer,
+                address,
+                bytes,
+            } => (stream, Some((peer, address, bytes)), None),
+            GroupCall::Receive {
+                stream,
+                peer,
+                address,
+                bytes,
+            } => (stream, None, Some((peer, address, bytes))),
         };
         let (stream, send, receive) = exchange;
         let place = *exchanges.entry(comm).or_insert(steps.len());
         if place == steps.len() {
             let (send, receive) = (Vec::new(), Vec::new());
             let (collective, in_place, grouped) = (Collective::Exchange, false, false);
-            steps.push((comm, StreamCall { stream, collective, send, receive, in_place, grouped }));
+            steps.push((
+                comm,
+                StreamCall {
+                    stream,
+                    collective,
+                    send,
+                    receive,
+                    in_place,
+                    grouped,
+                },
+            ));
         }
         if let Some((_, step)) = steps.get_mut(place) {
             step.send.extend(send);
@@ -107,7 +152,10 @@ fn run(calls: Vec<(*const Comm, GroupCall)>) -> Result<()> {
         }
     }
     // All ranks are prepared before an error is returned, so that each one logs what it lacks.
-    let ready: Vec<_> = steps.iter().map(|(comm, step)| with(*comm, |c| c.prepare(step))).collect();
+    let ready: Vec<_> = steps
+        .iter()
+        .map(|(comm, step)| with(*comm, |c| c.prepare(step)))
+        .collect();
     ready.into_iter().collect::<Result<()>>()?;
     let own: Vec<_> = steps.iter().map(|(comm, _)| *comm).collect();
     for (comm, mut step) in steps {

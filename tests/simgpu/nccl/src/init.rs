@@ -86,7 +86,16 @@ unsafe extern "C" fn ncclGetUniqueId(to: *mut UniqueId) -> c_int {
         let (magic, process, descriptor, number) = (MAGIC, std::process::id(), create()?, number());
         let at = relay::listen(descriptor).map_err(|_| Code::SYSTEM)?;
         let (address, port) = at.map_or(([0; 4], 0), |at| (at.ip().octets(), at.port()));
-        let id = UniqueId { magic, process, descriptor, number, machine: machine(), address, port, rest: [0; 90] };
+        let id = UniqueId {
+            magic,
+            process,
+            descriptor,
+            number,
+            machine: machine(),
+            address,
+            port,
+            rest: [0; 90],
+        };
         // SAFETY: the caller's pointer is valid.
         unsafe { put(to, id) }
     };
@@ -94,20 +103,36 @@ unsafe extern "C" fn ncclGetUniqueId(to: *mut UniqueId) -> c_int {
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn ncclCommInitRank(to: *mut *mut Comm, ranks: c_int, id: UniqueId, rank: c_int) -> c_int {
+unsafe extern "C" fn ncclCommInitRank(
+    to: *mut *mut Comm,
+    ranks: c_int,
+    id: UniqueId,
+    rank: c_int,
+) -> c_int {
     let init = || {
         let (ranks, rank) = (usize::try_from(ranks), usize::try_from(rank));
-        let (Ok(ranks), Ok(rank)) = (ranks, rank) else { return Err(Code::ARGUMENT) };
+        let (Ok(ranks), Ok(rank)) = (ranks, rank) else {
+            return Err(Code::ARGUMENT);
+        };
         if id.magic != MAGIC || rank >= ranks || ranks > MAX_RANKS || to.is_null() {
             return Err(Code::ARGUMENT);
         }
-        group::init(Init { to, rank, gpu: driver()?.gpu(None)?, method: InitMethod::Id(id, ranks) })
+        group::init(Init {
+            to,
+            rank,
+            gpu: driver()?.gpu(None)?,
+            method: InitMethod::Id(id, ranks),
+        })
     };
     code(init())
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn ncclCommInitAll(to: *mut *mut Comm, count: c_int, devices: *const c_int) -> c_int {
+unsafe extern "C" fn ncclCommInitAll(
+    to: *mut *mut Comm,
+    count: c_int,
+    devices: *const c_int,
+) -> c_int {
     let init = || {
         let count = usize::try_from(count).map_err(|_| Code::ARGUMENT)?;
         if to.is_null() || count == 0 || count > MAX_RANKS {
@@ -121,14 +146,22 @@ unsafe extern "C" fn ncclCommInitAll(to: *mut *mut Comm, count: c_int, devices: 
         };
         let gpus: Result<Vec<_>> = (0..count).map(|n| driver.gpu(Some(ordinal(n)?))).collect();
         let gpus = gpus.map_err(|_| Code::ARGUMENT)?;
-        if (1..count).any(|n| gpus.get(n).is_some_and(|g| gpus.iter().take(n).any(|o| o == g))) {
+        if (1..count).any(|n| {
+            gpus.get(n)
+                .is_some_and(|g| gpus.iter().take(n).any(|o| o == g))
+        }) {
             return Err(Code::USAGE);
         }
         let number = number();
         let one = |(rank, gpu): (usize, &usize)| {
             // SAFETY: the caller has room for `count` handles.
             let to = unsafe { to.add(rank) };
-            Init { to, rank, gpu: *gpu, method: InitMethod::All(number, gpus.clone()) }
+            Init {
+                to,
+                rank,
+                gpu: *gpu,
+                method: InitMethod::All(number, gpus.clone()),
+            }
         };
         create_all(gpus.iter().enumerate().map(one).collect())
     };
@@ -144,12 +177,21 @@ pub(crate) fn number() -> u64 {
 pub(crate) fn create_all(inits: Vec<Init>) -> Result<()> {
     let driver = driver()?;
     log_process_start(driver);
-    if driver.scenario.fault.iter().any(|f| f.kind == Kind::NcclHangInit) {
+    if driver
+        .scenario
+        .fault
+        .iter()
+        .any(|f| f.kind == Kind::NcclHangInit)
+    {
         loop {
             std::thread::sleep(Duration::from_secs(1));
         }
     }
-    let slow = driver.scenario.fault.iter().filter(|f| f.kind == Kind::NcclSlowStart);
+    let slow = driver
+        .scenario
+        .fault
+        .iter()
+        .filter(|f| f.kind == Kind::NcclSlowStart);
     std::thread::sleep(Duration::from_secs_f64(slow.map(|f| f.seconds).sum()));
     let mut rendezvous_of_ranks = Vec::new();
     for init in &inits {
@@ -159,7 +201,9 @@ pub(crate) fn create_all(inits: Vec<Init>) -> Result<()> {
     for (init, rendezvous) in inits.into_iter().zip(rendezvous_of_ranks) {
         comms.push((init.to, join(driver, &init, rendezvous)?));
     }
-    comms.iter().for_each(|(_, comm)| log_init_start(driver, comm));
+    comms
+        .iter()
+        .for_each(|(_, comm)| log_init_start(driver, comm));
     if !environment().lazy_connect {
         let ready: Vec<_> = comms.iter().map(|(_, comm)| comm.connect_ring()).collect();
         ready.into_iter().collect::<Result<()>>()?;
@@ -197,14 +241,21 @@ fn diagnose(driver: &Driver, comm: &Comm) {
     }
     let bad = nccl.diagnosed.len();
     crate::log::diagnosis(&if bad == 0 {
-        format!("[OK]   p2p: verified P2P access in both directions between every GPU pair ({pairs} peer accesses)")
+        format!(
+            "[OK]   p2p: verified P2P access in both directions between every GPU pair ({pairs} peer accesses)"
+        )
     } else {
-        format!("[INFO] p2p: only {}/{pairs} GPU-to-GPU peer accesses passed verification", pairs.saturating_sub(bad))
+        format!(
+            "[INFO] p2p: only {}/{pairs} GPU-to-GPU peer accesses passed verification",
+            pairs.saturating_sub(bad)
+        )
     });
 }
 
 fn publish_identity(driver: &Driver, init: &Init) -> Result<Option<Rendezvous>> {
-    let InitMethod::Id(id, ranks) = &init.method else { return Ok(None) };
+    let InitMethod::Id(id, ranks) = &init.method else {
+        return Ok(None);
+    };
     let rendezvous = Rendezvous::open(id, *ranks).inspect_err(|_| {
         crate::log::warn(
             driver.ordinal(init.gpu),
@@ -212,14 +263,29 @@ fn publish_identity(driver: &Driver, init: &Init) -> Result<Option<Rendezvous>> 
             "the process that made the unique id is gone, or on a machine that cannot be reached",
         );
     })?;
-    let own = [u64::from(std::process::id()), init.gpu as u64, driver.ordinal(init.gpu) as u64, host()];
-    rendezvous.publish_identity(init.rank, &own.into_iter().flat_map(u64::to_le_bytes).collect::<Vec<_>>());
+    let own = [
+        u64::from(std::process::id()),
+        init.gpu as u64,
+        driver.ordinal(init.gpu) as u64,
+        host(),
+    ];
+    rendezvous.publish_identity(
+        init.rank,
+        &own.into_iter()
+            .flat_map(u64::to_le_bytes)
+            .collect::<Vec<_>>(),
+    );
     Ok(Some(rendezvous))
 }
 
 fn join(driver: &Driver, init: &Init, rendezvous: Option<Rendezvous>) -> Result<Box<Comm>> {
     let own = std::process::id();
-    let here = |gpu: &usize| Rank { process: own, gpu: *gpu, ordinal: driver.ordinal(*gpu), host: host() };
+    let here = |gpu: &usize| Rank {
+        process: own,
+        gpu: *gpu,
+        ordinal: driver.ordinal(*gpu),
+        host: host(),
+    };
     let (number, ranks) = match &init.method {
         InitMethod::All(number, gpus) => (*number, gpus.iter().map(here).collect()),
         InitMethod::Id(id, _) => (
@@ -233,13 +299,20 @@ fn join(driver: &Driver, init: &Init, rendezvous: Option<Rendezvous>) -> Result<
                 .collect::<Vec<_>>(),
         ),
     };
-    if (1..ranks.len())
-        .any(|n| ranks.get(n).is_some_and(|r| ranks.iter().take(n).any(|o: &Rank| o.gpu == r.gpu && o.host == r.host)))
-    {
+    if (1..ranks.len()).any(|n| {
+        ranks.get(n).is_some_and(|r| {
+            ranks
+                .iter()
+                .take(n)
+                .any(|o: &Rank| o.gpu == r.gpu && o.host == r.host)
+        })
+    }) {
         crate::log::warn(init.rank, "init.cc:1050", "Duplicate GPU detected");
         return Err(Code::USAGE);
     }
-    let others = rendezvous.filter(|_| ranks.iter().any(|r| r.process != own)).map(Rendezvous::functions);
+    let others = rendezvous
+        .filter(|_| ranks.iter().any(|r| r.process != own))
+        .map(Rendezvous::functions);
     driver.join(number, ranks.len(), init.rank, others.as_ref())?;
     let env = environment();
     let nccl = &driver.scenario.nccl;
@@ -267,16 +340,26 @@ fn machine() -> u64 {
 }
 
 fn hash(text: &str) -> u64 {
-    std::hash::BuildHasherDefault::<std::collections::hash_map::DefaultHasher>::default().hash_one(text)
+    std::hash::BuildHasherDefault::<std::collections::hash_map::DefaultHasher>::default()
+        .hash_one(text)
 }
 
 fn decode_rank(identity: &[u8]) -> Rank {
-    let mut numbers = identity.as_chunks::<8>().0.iter().map(|b| u64::from_le_bytes(*b));
+    let mut numbers = identity
+        .as_chunks::<8>()
+        .0
+        .iter()
+        .map(|b| u64::from_le_bytes(*b));
     let mut next = || numbers.next().unwrap_or_default();
     let process = u32::try_from(next()).unwrap_or_default();
     let mut place = || usize::try_from(next()).unwrap_or_default();
     let (gpu, ordinal) = (place(), place());
-    Rank { process, gpu, ordinal, host: numbers.next().unwrap_or_default() }
+    Rank {
+        process,
+        gpu,
+        ordinal,
+        host: numbers.next().unwrap_or_default(),
+    }
 }
 
 /// Logs the lines that appear once per process.
@@ -286,18 +369,39 @@ fn log_process_start(driver: &Driver) {
         let env = environment();
         info(INIT, 0, "ENV/Plugin: Could not find: libnccl-env.so");
         if let Some(interface) = &env.interface {
-            info(ENV, 0, &format!("NCCL_SOCKET_IFNAME set by environment to {interface}"));
+            info(
+                ENV,
+                0,
+                &format!("NCCL_SOCKET_IFNAME set by environment to {interface}"),
+            );
         }
-        info(INIT | BOOTSTRAP, 0, &format!("Bootstrap: Using {}", address()));
-        info(INIT, 0, &format!("cudaDriverVersion {}", driver.scenario.machine.cuda));
+        info(
+            INIT | BOOTSTRAP,
+            0,
+            &format!("Bootstrap: Using {}", address()),
+        );
+        info(
+            INIT,
+            0,
+            &format!("cudaDriverVersion {}", driver.scenario.machine.cuda),
+        );
         let number = driver.scenario.nccl.version;
-        version(&format!("NCCL version {}.{}.{}+cuda12.4", number / 10_000, number / 100 % 100, number % 100));
+        version(&format!(
+            "NCCL version {}.{}.{}+cuda12.4",
+            number / 10_000,
+            number / 100 % 100,
+            number % 100
+        ));
     });
 }
 
 /// The network interface as NCCL writes it.
 fn address() -> String {
-    match environment().interface.as_deref().map(|i| i.trim_start_matches(['=', '^'])) {
+    match environment()
+        .interface
+        .as_deref()
+        .map(|i| i.trim_start_matches(['=', '^']))
+    {
         None | Some("lo") => "lo:127.0.0.1<0>".to_owned(),
         Some(other) => format!("{other}:192.0.2.2<0>"),
     }
@@ -313,25 +417,56 @@ fn log_init_start(driver: &Driver, comm: &Comm) {
     log(INIT, "Assigned NET plugin Socket to comm");
     log(INIT, "Using network Socket");
     log(INIT, &format!("{} - Init START", init_label(driver, comm)));
-    env.lines.iter().filter(|l| !l.starts_with("NCCL_SOCKET_IFNAME")).for_each(|line| log(ENV, line));
-    log(INIT, &format!("comm {comm:p} rank {rank} nRanks {n} nNodes 1 localRanks {n} localRank {rank} MNNVL 0"));
+    env.lines
+        .iter()
+        .filter(|l| !l.starts_with("NCCL_SOCKET_IFNAME"))
+        .for_each(|line| log(ENV, line));
+    log(
+        INIT,
+        &format!(
+            "comm {comm:p} rank {rank} nRanks {n} nNodes 1 localRanks {n} localRank {rank} MNNVL 0"
+        ),
+    );
     let direct = comm.all_peers().unwrap_or_default();
     if rank == 0 {
         log(GRAPH, &dump::system(driver));
-        dump::pattern(driver, comm, direct).iter().for_each(|line| log(GRAPH, line));
+        dump::pattern(driver, comm, direct)
+            .iter()
+            .for_each(|line| log(GRAPH, line));
         dump::write(driver, comm, direct);
         let ring: Vec<_> = (0..n).map(|r| r.to_string()).collect();
         for c in 0..comm.channels {
-            log(INIT | GRAPH, &format!("Channel {c:02}/{:02} : {}", comm.channels, ring.join(" ")));
+            log(
+                INIT | GRAPH,
+                &format!("Channel {c:02}/{:02} : {}", comm.channels, ring.join(" ")),
+            );
         }
     }
-    let up = if rank > 0 { (rank - 1).to_string() } else { "-1".to_owned() };
-    let down = if rank + 1 < n { (rank + 1).to_string() } else { "-1".to_owned() };
+    let up = if rank > 0 {
+        (rank - 1).to_string()
+    } else {
+        "-1".to_owned()
+    };
+    let down = if rank + 1 < n {
+        (rank + 1).to_string()
+    } else {
+        "-1".to_owned()
+    };
     let trees = (0..comm.channels).map(|c| format!("[{c}] {down}/-1/-1->{rank}->{up}"));
-    log(INIT | GRAPH, &format!("Trees {}", trees.collect::<Vec<_>>().join(" ")));
+    log(
+        INIT | GRAPH,
+        &format!("Trees {}", trees.collect::<Vec<_>>().join(" ")),
+    );
     log(
         INIT,
-        &format!("P2P Chunksize set to {}", if driver.scenario.machine.nvlink.is_some() { 524_288 } else { 131_072 }),
+        &format!(
+            "P2P Chunksize set to {}",
+            if driver.scenario.machine.nvlink.is_some() {
+                524_288
+            } else {
+                131_072
+            }
+        ),
     );
     let all = u8::from(direct);
     log(
@@ -344,18 +479,39 @@ fn log_init_start(driver: &Driver, comm: &Comm) {
 }
 
 fn shares_process(comm: &Comm) -> bool {
-    comm.ranks.iter().filter(|r| r.process == comm.own().process).count() > 1
+    comm.ranks
+        .iter()
+        .filter(|r| r.process == comm.own().process)
+        .count()
+        > 1
 }
 
 /// Logs a rank's lines when its initialisation is complete.
 fn log_init_complete(driver: &Driver, comm: &Comm) {
     let (device, n) = (comm.own().ordinal, comm.channels);
     let peer = comm.channels_per_peer();
-    let nvls = if comm.how & How::Nvls.bit() != 0 { n } else { 0 };
-    let channels = format!("{n} coll channels, {n} collnet channels, {nvls} nvls channels, {n} p2p channels");
-    info(INIT, device, "threadThresholds 8/8/64 | 32/8/64 | 512 | 512");
-    info(INIT, device, &format!("{channels}, {peer} p2p channels per peer"));
-    info(INIT, device, &format!("{} - Init COMPLETE", init_label(driver, comm)));
+    let nvls = if comm.how & How::Nvls.bit() != 0 {
+        n
+    } else {
+        0
+    };
+    let channels =
+        format!("{n} coll channels, {n} collnet channels, {nvls} nvls channels, {n} p2p channels");
+    info(
+        INIT,
+        device,
+        "threadThresholds 8/8/64 | 32/8/64 | 512 | 512",
+    );
+    info(
+        INIT,
+        device,
+        &format!("{channels}, {peer} p2p channels per peer"),
+    );
+    info(
+        INIT,
+        device,
+        &format!("{} - Init COMPLETE", init_label(driver, comm)),
+    );
 }
 
 fn init_label(driver: &Driver, comm: &Comm) -> String {
@@ -394,7 +550,10 @@ fn finalize(comm: *mut Comm, how: &str) -> Result<()> {
     driver.leave(comm.id, comm.rank);
     let (own, rank, n) = (comm.own(), comm.rank, comm.ranks.len());
     let bus = bus_id(driver, own.gpu);
-    let text = format!("comm {comm:p} rank {rank} nranks {n} cudaDev {} busId {bus:x} - {how} COMPLETE", own.ordinal);
+    let text = format!(
+        "comm {comm:p} rank {rank} nranks {n} cudaDev {} busId {bus:x} - {how} COMPLETE",
+        own.ordinal
+    );
     info(INIT, own.ordinal, &text);
     Ok(())
 }
@@ -406,7 +565,8 @@ unsafe extern "C" fn ncclCommDestroy(comm: *mut Comm) -> c_int {
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ncclCommAbort(comm: *mut Comm) -> c_int {
-    let stuck = || driver().is_ok_and(|d| d.scenario.fault.iter().any(|f| f.kind == Kind::NcclAbort));
+    let stuck =
+        || driver().is_ok_and(|d| d.scenario.fault.iter().any(|f| f.kind == Kind::NcclAbort));
     while stuck() {
         std::thread::sleep(Duration::from_secs(1));
     }
@@ -417,7 +577,11 @@ unsafe extern "C" fn ncclCommAbort(comm: *mut Comm) -> c_int {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ncclCommGetAsyncError(comm: *const Comm, to: *mut c_int) -> c_int {
     // SAFETY: the caller's pointer is valid.
-    code(if comm.is_null() { Err(Code::ARGUMENT) } else { unsafe { put(to, 0) } })
+    code(if comm.is_null() {
+        Err(Code::ARGUMENT)
+    } else {
+        unsafe { put(to, 0) }
+    })
 }
 
 /// Writes a value to the caller's pointer.

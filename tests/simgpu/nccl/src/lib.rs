@@ -3,7 +3,10 @@
 //! in one process or several, chooses their transports as NCCL does, and logs them in NCCL's words. A panic here ends the
 //! process with its message.
 
-#![expect(unsafe_code, reason = "the interface is one of C: exported names, and pointers that the caller vouches for")]
+#![expect(
+    unsafe_code,
+    reason = "the interface is one of C: exported names, and pointers that the caller vouches for"
+)]
 
 mod call;
 mod comm;

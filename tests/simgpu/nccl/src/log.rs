@@ -62,17 +62,32 @@ fn settings() -> &'static LogSettings {
             "INFO" | "ABORT" | "TRACE" => LogLevel::Info,
             _ => LogLevel::Nothing,
         };
-        let subsystem = env::var("NCCL_DEBUG_SUBSYS").map_or(INIT | BOOTSTRAP | ENV, |text| subsystems(&text));
-        let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        let subsystem =
+            env::var("NCCL_DEBUG_SUBSYS").map_or(INIT | BOOTSTRAP | ENV, |text| subsystems(&text));
+        let host = rustix::system::uname()
+            .nodename()
+            .to_string_lossy()
+            .into_owned();
         let host = host.split('.').next().unwrap_or_default().to_owned();
-        LogSettings { level, subsystem, host }
+        LogSettings {
+            level,
+            subsystem,
+            host,
+        }
     })
 }
 
 /// A list of subsystem names; one that begins with `^` selects all others.
 fn subsystems(text: &str) -> u32 {
-    let (inverse, names) = text.strip_prefix('^').map_or((false, text), |rest| (true, rest));
-    let one = |name: &str| NAMES.iter().find(|(n, _)| n.eq_ignore_ascii_case(name.trim())).map(|(_, m)| *m);
+    let (inverse, names) = text
+        .strip_prefix('^')
+        .map_or((false, text), |rest| (true, rest));
+    let one = |name: &str| {
+        NAMES
+            .iter()
+            .find(|(n, _)| n.eq_ignore_ascii_case(name.trim()))
+            .map(|(_, m)| *m)
+    };
     let mask = names.split(',').filter_map(one).fold(0, |all, m| all | m);
     if inverse { !mask } else { mask }
 }
@@ -102,40 +117,60 @@ pub(crate) fn version(text: &str) {
 pub(crate) fn warn(device: usize, source: &str, text: &str) {
     set_last_error(text);
     if settings().level >= LogLevel::Warn {
-        put(&format!("\n[{}] {} {source} NCCL WARN {text}\n", now(), line_prefix(device)));
+        put(&format!(
+            "\n[{}] {} {source} NCCL WARN {text}\n",
+            now(),
+            line_prefix(device)
+        ));
     }
 }
 
 /// Prints a line of NCCL's own diagnostics, which no level hides.
 pub(crate) fn diagnosis(text: &str) {
-    put(&format!("{}:{} NCCL DIAG {text}\n", settings().host, std::process::id()));
+    put(&format!(
+        "{}:{} NCCL DIAG {text}\n",
+        settings().host,
+        std::process::id()
+    ));
 }
 
 /// Logs a line that asks for attention, which NCCL has from 2.32 on.
 pub(crate) fn attention(device: usize, source: &str, text: &str) {
     if settings().level >= LogLevel::Warn {
-        put(&format!("{} {source} NCCL ATTN {text}\n", line_prefix(device)));
+        put(&format!(
+            "{} {source} NCCL ATTN {text}\n",
+            line_prefix(device)
+        ));
     }
 }
 
 /// `HOST:PROCESS:THREAD [DEVICE]`.
 fn line_prefix(device: usize) -> String {
     let thread = rustix::thread::gettid().as_raw_nonzero();
-    format!("{}:{}:{thread} [{device}]", settings().host, std::process::id())
+    format!(
+        "{}:{}:{thread} [{device}]",
+        settings().host,
+        std::process::id()
+    )
 }
 
 /// Writes complete lines, each in one call, since other processes write to the same file.
 fn put(text: &str) {
     let mut rest = text.as_bytes();
     while !rest.is_empty() {
-        let Ok(written) = rustix::io::write(stdout(), rest) else { return };
+        let Ok(written) = rustix::io::write(stdout(), rest) else {
+            return;
+        };
         rest = rest.get(written..).unwrap_or_default();
     }
 }
 
 /// Date and time, as NCCL writes them before warnings.
 fn now() -> String {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
+    let since = SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap_or_default()
+        .as_secs();
     let (days, second) = (since / 86_400, since % 86_400);
     // Counted in years that begin in March, so that the leap day is the last one (Howard Hinnant's civil_from_days).
     let z = days + 719_468;
@@ -143,9 +178,17 @@ fn now() -> String {
     let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
     let day = day - (365 * year + year / 4 - year / 100);
     let month = (5 * day + 2) / 153;
-    let (d, m) = (day - (153 * month + 2) / 5 + 1, if month < 10 { month + 3 } else { month - 9 });
+    let (d, m) = (
+        day - (153 * month + 2) / 5 + 1,
+        if month < 10 { month + 3 } else { month - 9 },
+    );
     let y = year + era * 400 + u64::from(m <= 2);
-    format!("{y:04}-{m:02}-{d:02} {:02}:{:02}:{:02}", second / 3600, second / 60 % 60, second % 60)
+    format!(
+        "{y:04}-{m:02}-{d:02} {:02}:{:02}:{:02}",
+        second / 3600,
+        second / 60 % 60,
+        second % 60
+    )
 }
 
 /// A result code, never 0.

@@ -57,7 +57,10 @@ pub(crate) struct Rendezvous {
 pub(crate) fn create() -> Result<i32> {
     let fd = memory()?;
     let number = fd.as_raw_fd();
-    CREATED.lock().unwrap_or_else(PoisonError::into_inner).push(fd);
+    CREATED
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .push(fd);
     Ok(number)
 }
 
@@ -71,14 +74,19 @@ impl SharedMapping {
     /// The rendezvous that a process of this machine made.
     pub(crate) fn of(process: u32, descriptor: i32) -> Result<Self> {
         let path = format!("/proc/{process}/fd/{descriptor}");
-        let file = File::options().read(true).write(true).open(path).map_err(|_| Code::SYSTEM)?;
+        let file = File::options()
+            .read(true)
+            .write(true)
+            .open(path)
+            .map_err(|_| Code::SYSTEM)?;
         Self::new(&file)
     }
 
     fn new(file: impl AsFd) -> Result<Self> {
         let (rights, null) = (ProtFlags::READ | ProtFlags::WRITE, std::ptr::null_mut());
         // SAFETY: a new mapping, which overlaps no other.
-        let base = unsafe { mmap(null, ALL, rights, MapFlags::SHARED, file, 0) }.map_err(|_| Code::SYSTEM)?;
+        let base = unsafe { mmap(null, ALL, rights, MapFlags::SHARED, file, 0) }
+            .map_err(|_| Code::SYSTEM)?;
         Ok(Self { base: base.cast() })
     }
 
@@ -89,8 +97,13 @@ impl SharedMapping {
 
     /// A rank's area for its description of itself (0), or for its data of an even (1) or odd (2) collective.
     fn area(&self, rank: usize, area_index: usize) -> *mut u8 {
-        let inside = if area_index == 0 { 0 } else { IDENTITY + (area_index - 1) * SLOT };
-        self.base.wrapping_add(HEAD + rank.min(MAX_RANKS - 1) * AREA + inside)
+        let inside = if area_index == 0 {
+            0
+        } else {
+            IDENTITY + (area_index - 1) * SLOT
+        };
+        self.base
+            .wrapping_add(HEAD + rank.min(MAX_RANKS - 1) * AREA + inside)
     }
 
     /// An area's mark: the number that is written last and read first.
@@ -104,7 +117,10 @@ impl SharedMapping {
         let area = self.area(rank, area_index);
         let room = if area_index == 0 { IDENTITY } else { SLOT } - 16;
         if bytes.len() > room {
-            die(&format!("rank {rank} brings {} bytes, and there is room for {room}", bytes.len()));
+            die(&format!(
+                "rank {rank} brings {} bytes, and there is room for {room}",
+                bytes.len()
+            ));
         }
         // SAFETY: the bytes fit; other processes read them only after the mark.
         unsafe {
@@ -114,11 +130,16 @@ impl SharedMapping {
         Self::mark(area).store(mark, Ordering::Release);
         self.counter().fetch_add(1, Ordering::Release);
         // An error means only that nothing was waiting.
-        let _ = futex::wake(self.counter(), futex::Flags::empty(), u32::try_from(i32::MAX).unwrap_or(1));
+        let _ = futex::wake(
+            self.counter(),
+            futex::Flags::empty(),
+            u32::try_from(i32::MAX).unwrap_or(1),
+        );
     }
 
     fn read(&self, rank: usize, area_index: usize, mark: u64) -> Option<Vec<u8>> {
-        self.read_if(rank, area_index, |there| there == mark).map(|(_, bytes)| bytes)
+        self.read_if(rank, area_index, |there| there == mark)
+            .map(|(_, bytes)| bytes)
     }
 
     /// A rank's data and its mark, if the mark is wanted.
@@ -137,7 +158,10 @@ impl SharedMapping {
         unsafe {
             let length = area.wrapping_add(8).cast::<u64>().read();
             let length = usize::try_from(length).unwrap_or_default().min(SLOT - 16);
-            Some((mark, std::slice::from_raw_parts(area.wrapping_add(16), length).to_vec()))
+            Some((
+                mark,
+                std::slice::from_raw_parts(area.wrapping_add(16), length).to_vec(),
+            ))
         }
     }
 
@@ -145,7 +169,10 @@ impl SharedMapping {
     pub(crate) fn wait_for_message(&self, seen: &AtomicU32) -> bool {
         let before = seen.load(Ordering::Acquire);
         if self.counter().load(Ordering::Acquire) == before {
-            let moment = futex::Timespec { tv_sec: 0, tv_nsec: i64::from(WAIT.subsec_nanos()) };
+            let moment = futex::Timespec {
+                tv_sec: 0,
+                tv_nsec: i64::from(WAIT.subsec_nanos()),
+            };
             // The counter may have changed meanwhile, or the time is up: both cases are handled below.
             let _ = futex::wait(self.counter(), futex::Flags::empty(), before, Some(&moment));
         }
@@ -161,11 +188,21 @@ impl Rendezvous {
         let seen = AtomicU32::new(0);
         let Some(at) = id.remote_address()? else {
             let mapping = Arc::new(SharedMapping::of(id.process, id.descriptor)?);
-            return Ok(Self { mapping, ranks, seen, original: None });
+            return Ok(Self {
+                mapping,
+                ranks,
+                seen,
+                original: None,
+            });
         };
         let mapping = Arc::new(SharedMapping::new(memory()?)?);
         let original = relay::join(at, &mapping).map_err(|_| Code::SYSTEM)?;
-        Ok(Self { mapping, ranks, seen, original: Some(Mutex::new(original)) })
+        Ok(Self {
+            mapping,
+            ranks,
+            seen,
+            original: Some(Mutex::new(original)),
+        })
     }
 
     fn write(&self, rank: usize, area_index: usize, mark: u64, bytes: &[u8]) {
@@ -185,7 +222,9 @@ impl Rendezvous {
     /// Waits until all ranks have described themselves, and returns the descriptions.
     pub(crate) fn wait_for_identities(&self) -> Vec<Vec<u8>> {
         loop {
-            let all: Option<Vec<_>> = (0..self.ranks).map(|rank| self.mapping.read(rank, 0, 1)).collect();
+            let all: Option<Vec<_>> = (0..self.ranks)
+                .map(|rank| self.mapping.read(rank, 0, 1))
+                .collect();
             match all {
                 Some(all) => return all,
                 None => self.mapping.wait_for_message(&self.seen),
@@ -219,19 +258,36 @@ fn slot(number: u64) -> usize {
 
 /// # Safety
 /// `context` is a rendezvous, and `part` has `length` bytes.
-unsafe extern "C" fn send_contribution(context: *mut c_void, rank: usize, number: u64, part: *const u8, length: usize) {
+unsafe extern "C" fn send_contribution(
+    context: *mut c_void,
+    rank: usize,
+    number: u64,
+    part: *const u8,
+    length: usize,
+) {
     // SAFETY: guaranteed by the caller.
-    let (rendezvous, part) = unsafe { (&*context.cast::<Rendezvous>(), std::slice::from_raw_parts(part, length)) };
+    let (rendezvous, part) = unsafe {
+        (
+            &*context.cast::<Rendezvous>(),
+            std::slice::from_raw_parts(part, length),
+        )
+    };
     rendezvous.write(rank, slot(number), number + 1, part);
 }
 
 /// # Safety
 /// `context` is a rendezvous, and `to` is a valid argument of `sink`.
-unsafe extern "C" fn contributions(context: *mut c_void, number: u64, sink: Sink, to: *mut c_void) -> bool {
+unsafe extern "C" fn contributions(
+    context: *mut c_void,
+    number: u64,
+    sink: Sink,
+    to: *mut c_void,
+) -> bool {
     // SAFETY: guaranteed by the caller.
     let rendezvous = unsafe { &*context.cast::<Rendezvous>() };
-    let all: Option<Vec<_>> =
-        (0..rendezvous.ranks).map(|r| rendezvous.mapping.read(r, slot(number), number + 1)).collect();
+    let all: Option<Vec<_>> = (0..rendezvous.ranks)
+        .map(|r| rendezvous.mapping.read(r, slot(number), number + 1))
+        .collect();
     let Some(all) = all else { return false };
     for part in all {
         // SAFETY: the same.

@@ -35,7 +35,12 @@ extern "C" fn ncclCommSplit(
     if parent.is_null() || color < NO_COLOR {
         return code(Err(Code::ARGUMENT));
     }
-    code(crate::group::split(Split { parent, color, key, to }))
+    code(crate::group::split(Split {
+        parent,
+        color,
+        key,
+        to,
+    }))
 }
 
 /// Makes the new communicators, once all ranks have called.
@@ -54,7 +59,10 @@ pub(crate) fn split_all(splits: Vec<Split>) -> Result<()> {
             unsafe { put(split.to, ptr::null_mut()) }?;
             continue;
         }
-        colors.entry((comm.id, split.color)).or_default().push((split.key, comm.rank, split));
+        colors
+            .entry((comm.id, split.color))
+            .or_default()
+            .push((split.key, comm.rank, split));
     }
     for mut members in colors.into_values() {
         members.sort_by_key(|(key, rank, _)| (*key, *rank));

@@ -62,7 +62,11 @@ pub(crate) fn network_transport(scenario: &Scenario, env: &Environment) -> Optio
 /// The distance between two GPUs.
 pub(crate) fn distance(scenario: &Scenario, a: usize, b: usize) -> Option<Level> {
     let machine = &scenario.machine;
-    let switch = scenario.figures.uplink.iter().any(|u| u.gpus.contains(&a) && u.gpus.contains(&b));
+    let switch = scenario
+        .figures
+        .uplink
+        .iter()
+        .any(|u| u.gpus.contains(&a) && u.gpus.contains(&b));
     let node = |gpu: usize| machine.numa.get(gpu);
     Level::named(match () {
         () if machine.nvlink.is_some() => "NVL",
@@ -89,7 +93,10 @@ pub(crate) fn transport_between(
     b: usize,
     same_process: bool,
 ) -> Option<Transport> {
-    let lost = scenario.fault.iter().any(|f| f.kind == Kind::NcclNoTransport);
+    let lost = scenario
+        .fault
+        .iter()
+        .any(|f| f.kind == Kind::NcclNoTransport);
     let strict = !env.shm && !env.net_intra_node;
     match () {
         () if lost && strict => None,

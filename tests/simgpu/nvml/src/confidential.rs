@@ -27,7 +27,18 @@ unsafe extern "C" fn nvmlSystemGetConfComputeSettings(to: *mut Settings) -> c_in
         let protected = mode.is_some_and(|mode| mode.protected_pcie);
         let (feature, multi_gpu) = ((mode.is_some() && !protected).into(), protected.into());
         // SAFETY: the caller's pointer is valid.
-        unsafe { put(to, Settings { version, environment, feature, dev_tools: 0, multi_gpu }) }
+        unsafe {
+            put(
+                to,
+                Settings {
+                    version,
+                    environment,
+                    feature,
+                    dev_tools: 0,
+                    multi_gpu,
+                },
+            )
+        }
     })
 }
 

@@ -27,7 +27,11 @@ fn clock(scenario: &Scenario, kind: c_uint) -> Option<c_uint> {
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn nvmlDeviceGetClockInfo(handle: Handle, kind: c_uint, to: *mut c_uint) -> c_int {
+unsafe extern "C" fn nvmlDeviceGetClockInfo(
+    handle: Handle,
+    kind: c_uint,
+    to: *mut c_uint,
+) -> c_int {
     query_device(handle, |scenario, gpu| {
         let full = clock(scenario, kind).ok_or(Code::INVALID_ARGUMENT)?;
         // SAFETY: the caller's pointer is valid.
@@ -36,13 +40,23 @@ unsafe extern "C" fn nvmlDeviceGetClockInfo(handle: Handle, kind: c_uint, to: *m
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn nvmlDeviceGetMaxClockInfo(handle: Handle, kind: c_uint, to: *mut c_uint) -> c_int {
+unsafe extern "C" fn nvmlDeviceGetMaxClockInfo(
+    handle: Handle,
+    kind: c_uint,
+    to: *mut c_uint,
+) -> c_int {
     // SAFETY: the caller's pointer is valid.
-    query_device(handle, |scenario, _| unsafe { put(to, clock(scenario, kind).ok_or(Code::INVALID_ARGUMENT)?) })
+    query_device(handle, |scenario, _| unsafe {
+        put(to, clock(scenario, kind).ok_or(Code::INVALID_ARGUMENT)?)
+    })
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn nvmlDeviceGetTemperature(handle: Handle, sensor: c_uint, to: *mut c_uint) -> c_int {
+unsafe extern "C" fn nvmlDeviceGetTemperature(
+    handle: Handle,
+    sensor: c_uint,
+    to: *mut c_uint,
+) -> c_int {
     query_device(handle, |_, gpu| {
         if sensor != 0 {
             return Err(Code::INVALID_ARGUMENT);
@@ -55,14 +69,26 @@ unsafe extern "C" fn nvmlDeviceGetTemperature(handle: Handle, sensor: c_uint, to
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlDeviceGetPowerUsage(handle: Handle, milliwatts: *mut c_uint) -> c_int {
     // SAFETY: the caller's pointer is valid.
-    query_device(handle, |_, gpu| unsafe { put(milliwatts, if own_usage(gpu).busy { 180_000 } else { 21_000 }) })
+    query_device(handle, |_, gpu| unsafe {
+        put(
+            milliwatts,
+            if own_usage(gpu).busy { 180_000 } else { 21_000 },
+        )
+    })
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn nvmlDeviceGetCurrentClocksThrottleReasons(handle: Handle, reasons: *mut u64) -> c_int {
+unsafe extern "C" fn nvmlDeviceGetCurrentClocksThrottleReasons(
+    handle: Handle,
+    reasons: *mut u64,
+) -> c_int {
     // SAFETY: the caller's pointer is valid.
     query_device(handle, |scenario, gpu| unsafe {
-        let held = if events::is_hot(scenario, gpu) { HOT } else { 0 };
+        let held = if events::is_hot(scenario, gpu) {
+            HOT
+        } else {
+            0
+        };
         put(reasons, if own_usage(gpu).busy { held } else { IDLE })
     })
 }
@@ -70,7 +96,9 @@ unsafe extern "C" fn nvmlDeviceGetCurrentClocksThrottleReasons(handle: Handle, r
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlDeviceGetPerformanceState(handle: Handle, state: *mut c_uint) -> c_int {
     // SAFETY: the caller's pointer is valid.
-    query_device(handle, |_, gpu| unsafe { put(state, if own_usage(gpu).busy { 0 } else { 8 }) })
+    query_device(handle, |_, gpu| unsafe {
+        put(state, if own_usage(gpu).busy { 0 } else { 8 })
+    })
 }
 
 /// How long something lowered a GPU's clocks: `nvmlViolationTime_t`.
@@ -83,7 +111,11 @@ struct ViolationTime {
 
 /// As of a healthy GPU: low utilization and the totals are not 0, and there are no policies 6 to 9.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn nvmlDeviceGetViolationStatus(handle: Handle, policy: c_uint, to: *mut ViolationTime) -> c_int {
+unsafe extern "C" fn nvmlDeviceGetViolationStatus(
+    handle: Handle,
+    policy: c_uint,
+    to: *mut ViolationTime,
+) -> c_int {
     query_device(handle, |scenario, gpu| {
         let sum = |of: fn(&Event) -> u64| events::sum(scenario, gpu, of) * 1_000_000;
         let nanoseconds = match policy {
@@ -95,7 +127,15 @@ unsafe extern "C" fn nvmlDeviceGetViolationStatus(handle: Handle, policy: c_uint
             _ => return Err(Code::INVALID_ARGUMENT),
         };
         // SAFETY: the caller's pointer is valid.
-        unsafe { put(to, ViolationTime { reference_us: 0, nanoseconds }) }
+        unsafe {
+            put(
+                to,
+                ViolationTime {
+                    reference_us: 0,
+                    nanoseconds,
+                },
+            )
+        }
     })
 }
 
@@ -131,7 +171,8 @@ fn field(scenario: &Scenario, gpu: usize, id: c_uint, scope: c_uint) -> Option<u
         // KiB of data, and with what the links add to it, or acknowledge.
         138..=141 if all || link => {
             let (moved, links) = (nvlink::moved(gpu), u64::from(counted?.links));
-            let [sent, received] = [moved.sent, moved.received].map(|bytes| NVLINK_BEFORE_KIB + (bytes >> 10));
+            let [sent, received] =
+                [moved.sent, moved.received].map(|bytes| NVLINK_BEFORE_KIB + (bytes >> 10));
             let value = match id {
                 138 => sent,
                 139 => received,
@@ -142,9 +183,17 @@ fn field(scenario: &Scenario, gpu: usize, id: c_uint, scope: c_uint) -> Option<u
         }
         // Replays, recoveries and CRC errors of data.
         161..=163 if all || link => {
-            let links = if all { 0..counted?.links } else { scope..scope + 1 };
+            let links = if all {
+                0..counted?.links
+            } else {
+                scope..scope + 1
+            };
             let kind = [0, 1, 3].get(usize::try_from(id - 161).ok()?)?;
-            Some(links.filter_map(|link| errors(scenario, gpu, link, *kind)).sum())
+            Some(
+                links
+                    .filter_map(|link| errors(scenario, gpu, link, *kind))
+                    .sum(),
+            )
         }
         164 if link => machine.nvlink?.mb_s.map(u64::from),
         94 => Some(events::sum(scenario, gpu, |event| event.pcie_replays)),
@@ -160,20 +209,34 @@ fn field(scenario: &Scenario, gpu: usize, id: c_uint, scope: c_uint) -> Option<u
         142..=145 if !machine.ecc => None,
         142 => Some(0),
         143 => Some(on().map(|event| event.remapped).sum()),
-        144 => Some(u64::from(machine.remap_pending.contains(&gpu) || on().any(|event| event.pending))),
+        144 => Some(u64::from(
+            machine.remap_pending.contains(&gpu) || on().any(|event| event.pending),
+        )),
         145 => Some(u64::from(machine.remap_failed.contains(&gpu))),
         230 if machine.recovery_untold => None,
         230 => {
-            let before =
-                machine.recovery.iter().find(|requested| requested.gpu == gpu).map(|requested| requested.action);
-            Some(on().filter_map(|event| event.recovery).last().or(before).unwrap_or_default())
+            let before = machine
+                .recovery
+                .iter()
+                .find(|requested| requested.gpu == gpu)
+                .map(|requested| requested.action);
+            Some(
+                on().filter_map(|event| event.recovery)
+                    .last()
+                    .or(before)
+                    .unwrap_or_default(),
+            )
         }
         _ => None,
     }
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn nvmlDeviceGetFieldValues(handle: Handle, count: c_int, fields: *mut FieldValue) -> c_int {
+unsafe extern "C" fn nvmlDeviceGetFieldValues(
+    handle: Handle,
+    count: c_int,
+    fields: *mut FieldValue,
+) -> c_int {
     query_device(handle, |scenario, gpu| {
         let count = usize::try_from(count).map_err(|_| Code::INVALID_ARGUMENT)?;
         if fields.is_null() {
@@ -194,13 +257,26 @@ unsafe extern "C" fn nvmlDeviceGetFieldValues(handle: Handle, count: c_int, fiel
 
 /// Memory errors by NVML's numbers: 0 corrected, 1 uncorrected; since the driver's start or over the GPU's life.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn nvmlDeviceGetTotalEccErrors(handle: Handle, kind: c_uint, _over: c_uint, to: *mut u64) -> c_int {
+unsafe extern "C" fn nvmlDeviceGetTotalEccErrors(
+    handle: Handle,
+    kind: c_uint,
+    _over: c_uint,
+    to: *mut u64,
+) -> c_int {
     query_device(handle, |scenario, gpu| {
         if !scenario.machine.ecc {
             return Err(Code::NOT_SUPPORTED);
         }
         let on = events::happened(scenario).filter(|event| event.gpu == Some(gpu));
-        let found = on.map(|event| if kind == 0 { event.corrected } else { event.uncorrected }).sum();
+        let found = on
+            .map(|event| {
+                if kind == 0 {
+                    event.corrected
+                } else {
+                    event.uncorrected
+                }
+            })
+            .sum();
         // SAFETY: the caller's pointer is valid.
         unsafe { put(to, found) }
     })
@@ -208,7 +284,10 @@ unsafe extern "C" fn nvmlDeviceGetTotalEccErrors(handle: Handle, kind: c_uint, _
 
 /// GPUs that remap rows retire no pages.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn nvmlDeviceGetRetiredPagesPendingStatus(handle: Handle, _to: *mut c_uint) -> c_int {
+unsafe extern "C" fn nvmlDeviceGetRetiredPagesPendingStatus(
+    handle: Handle,
+    _to: *mut c_uint,
+) -> c_int {
     query_device(handle, |_, _| Err(Code::NOT_SUPPORTED))
 }
 
@@ -223,10 +302,28 @@ struct Utilization {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlDeviceGetUtilizationRates(handle: Handle, to: *mut Utilization) -> c_int {
     query_device(handle, |scenario, gpu| {
-        let others = scenario.machine.in_use.iter().filter(|u| u.gpu == gpu).map(|u| u.busy).max();
-        let busy = if own_usage(gpu).busy { 100 } else { others.unwrap_or_default() };
+        let others = scenario
+            .machine
+            .in_use
+            .iter()
+            .filter(|u| u.gpu == gpu)
+            .map(|u| u.busy)
+            .max();
+        let busy = if own_usage(gpu).busy {
+            100
+        } else {
+            others.unwrap_or_default()
+        };
         // SAFETY: the caller's pointer is valid.
-        unsafe { put(to, Utilization { gpu: busy, memory: busy / 2 }) }
+        unsafe {
+            put(
+                to,
+                Utilization {
+                    gpu: busy,
+                    memory: busy / 2,
+                },
+            )
+        }
     })
 }
 
@@ -245,7 +342,11 @@ unsafe extern "C" fn nvmlDeviceGetComputeMode(handle: Handle, to: *mut c_uint) -
 
 /// Whether a GPU is split into instances now, and after the next reset. GPUs without ECC do not support it.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn nvmlDeviceGetMigMode(handle: Handle, now: *mut c_uint, next: *mut c_uint) -> c_int {
+unsafe extern "C" fn nvmlDeviceGetMigMode(
+    handle: Handle,
+    now: *mut c_uint,
+    next: *mut c_uint,
+) -> c_int {
     query_device(handle, |scenario, gpu| {
         let split = scenario.machine.mig.contains(&gpu);
         if !split && !scenario.machine.ecc {

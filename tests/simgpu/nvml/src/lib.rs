@@ -2,7 +2,10 @@
 //! `simgpu.toml` next to the library's own file; what this process does on the GPUs is queried from the simulated libcuda,
 //! if it is loaded. A panic here ends the process with its message.
 
-#![expect(unsafe_code, reason = "the interface is one of C: exported names, and pointers that the caller vouches for")]
+#![expect(
+    unsafe_code,
+    reason = "the interface is one of C: exported names, and pointers that the caller vouches for"
+)]
 
 mod confidential;
 mod device;
@@ -18,7 +21,10 @@ use simgpu_model::scenario::{Kind, NvmlHangs};
 use simgpu_model::{Scenario, Status, library_folder};
 use std::ffi::{c_char, c_int, c_uint};
 
-#[expect(clippy::print_stderr, reason = "there is no other way to say what is wrong with a scenario")]
+#[expect(
+    clippy::print_stderr,
+    reason = "there is no other way to say what is wrong with a scenario"
+)]
 fn read_scenario() -> Result<Scenario> {
     let scenario = library_folder::scenario().map_err(|why| {
         eprintln!("simgpu: {why}");
@@ -29,8 +35,15 @@ fn read_scenario() -> Result<Scenario> {
     if scenario.machine.nvml_hangs == NvmlHangs::Start {
         hang();
     }
-    let mismatched = scenario.fault.iter().any(|f| f.kind == Kind::Init && f.code == mismatch);
-    if mismatched { Err(Code::VERSION_MISMATCH) } else { Ok(scenario) }
+    let mismatched = scenario
+        .fault
+        .iter()
+        .any(|f| f.kind == Kind::Init && f.code == mismatch);
+    if mismatched {
+        Err(Code::VERSION_MISMATCH)
+    } else {
+        Ok(scenario)
+    }
 }
 
 #[unsafe(no_mangle)]
@@ -50,8 +63,14 @@ extern "C" fn nvmlShutdown() -> c_int {
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlSystemGetDriverVersion(text: *mut c_char, length: c_uint) -> c_int {
-    let version =
-        |scenario: &Scenario| scenario.machine.nvml_driver.as_ref().unwrap_or(&scenario.machine.driver).clone();
+    let version = |scenario: &Scenario| {
+        scenario
+            .machine
+            .nvml_driver
+            .as_ref()
+            .unwrap_or(&scenario.machine.driver)
+            .clone()
+    };
     // SAFETY: the caller's buffer of `length` bytes.
     call(|scenario| unsafe { put_text(text, length, &version(scenario)) })
 }
@@ -59,7 +78,11 @@ unsafe extern "C" fn nvmlSystemGetDriverVersion(text: *mut c_char, length: c_uin
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlSystemGetNVMLVersion(text: *mut c_char, length: c_uint) -> c_int {
     call(|scenario| {
-        let version = format!("{}.{}", scenario.machine.cuda / 1000, scenario.machine.driver);
+        let version = format!(
+            "{}.{}",
+            scenario.machine.cuda / 1000,
+            scenario.machine.driver
+        );
         // SAFETY: the caller's buffer of `length` bytes.
         unsafe { put_text(text, length, &version) }
     })

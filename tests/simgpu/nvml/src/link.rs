@@ -11,10 +11,14 @@ use std::ffi::{c_int, c_uint};
 
 /// Generation and width of a GPU's PCIe link under load.
 fn pcie_under_load(scenario: &Scenario, gpu: usize) -> (u32, u32) {
-    let narrow = scenario.fault.iter().filter(|f| f.kind == Kind::Narrow && f.gpu == Some(gpu));
+    let narrow = scenario
+        .fault
+        .iter()
+        .filter(|f| f.kind == Kind::Narrow && f.gpu == Some(gpu));
     let pcie = scenario.machine.pcie;
-    let (r#gen, width) =
-        narrow.fold((pcie.r#gen, pcie.width), |(r#gen, width), f| (f.r#gen.unwrap_or(r#gen), f.width.unwrap_or(width)));
+    let (r#gen, width) = narrow.fold((pcie.r#gen, pcie.width), |(r#gen, width), f| {
+        (f.r#gen.unwrap_or(r#gen), f.width.unwrap_or(width))
+    });
     (r#gen, events::lanes(scenario, gpu).unwrap_or(width))
 }
 
@@ -22,7 +26,11 @@ fn pcie_under_load(scenario: &Scenario, gpu: usize) -> (u32, u32) {
 unsafe extern "C" fn nvmlDeviceGetCurrPcieLinkGeneration(handle: Handle, to: *mut c_uint) -> c_int {
     query_device(handle, |scenario, gpu| {
         let (r#gen, _) = pcie_under_load(scenario, gpu);
-        let found = if own_usage(gpu).busy { r#gen } else { r#gen.min(scenario.machine.pcie.idle_gen) };
+        let found = if own_usage(gpu).busy {
+            r#gen
+        } else {
+            r#gen.min(scenario.machine.pcie.idle_gen)
+        };
         // SAFETY: the caller's pointer is valid.
         unsafe { put(to, found) }
     })
@@ -31,19 +39,25 @@ unsafe extern "C" fn nvmlDeviceGetCurrPcieLinkGeneration(handle: Handle, to: *mu
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlDeviceGetCurrPcieLinkWidth(handle: Handle, to: *mut c_uint) -> c_int {
     // SAFETY: the caller's pointer is valid.
-    query_device(handle, |scenario, gpu| unsafe { put(to, pcie_under_load(scenario, gpu).1) })
+    query_device(handle, |scenario, gpu| unsafe {
+        put(to, pcie_under_load(scenario, gpu).1)
+    })
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlDeviceGetMaxPcieLinkGeneration(handle: Handle, to: *mut c_uint) -> c_int {
     // SAFETY: the caller's pointer is valid.
-    query_device(handle, |scenario, _| unsafe { put(to, scenario.machine.pcie.r#gen) })
+    query_device(handle, |scenario, _| unsafe {
+        put(to, scenario.machine.pcie.r#gen)
+    })
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlDeviceGetMaxPcieLinkWidth(handle: Handle, to: *mut c_uint) -> c_int {
     // SAFETY: the caller's pointer is valid.
-    query_device(handle, |scenario, _| unsafe { put(to, scenario.machine.pcie.width) })
+    query_device(handle, |scenario, _| unsafe {
+        put(to, scenario.machine.pcie.width)
+    })
 }
 
 #[unsafe(no_mangle)]
@@ -75,8 +89,19 @@ unsafe extern "C" fn nvmlDeviceGetNvLinkErrorCounter(
 }
 
 /// One kind of a link's errors, by the number of the counter above.
-pub(crate) fn errors(scenario: &Scenario, gpu: usize, link: c_uint, counter: c_uint) -> Option<u64> {
-    let sum = |of: fn(&Event) -> u64| if link == 0 { events::sum(scenario, gpu, of) } else { 0 };
+pub(crate) fn errors(
+    scenario: &Scenario,
+    gpu: usize,
+    link: c_uint,
+    counter: c_uint,
+) -> Option<u64> {
+    let sum = |of: fn(&Event) -> u64| {
+        if link == 0 {
+            events::sum(scenario, gpu, of)
+        } else {
+            0
+        }
+    };
     match counter {
         0 => Some(sum(|event| event.nvlink_replays)),
         1 => Some(sum(|event| event.nvlink_recoveries)),
@@ -89,11 +114,19 @@ pub(crate) fn errors(scenario: &Scenario, gpu: usize, link: c_uint, counter: c_u
 /// The machine's NVLink description, if it has a link with this number.
 fn nvlink(scenario: &Scenario, link: c_uint) -> Result<NvLink> {
     let nvlink = scenario.machine.nvlink.ok_or(Code::NOT_SUPPORTED)?;
-    if link < nvlink.links { Ok(nvlink) } else { Err(Code::INVALID_ARGUMENT) }
+    if link < nvlink.links {
+        Ok(nvlink)
+    } else {
+        Err(Code::INVALID_ARGUMENT)
+    }
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn nvmlDeviceGetNvLinkState(handle: Handle, link: c_uint, up: *mut c_uint) -> c_int {
+unsafe extern "C" fn nvmlDeviceGetNvLinkState(
+    handle: Handle,
+    link: c_uint,
+    up: *mut c_uint,
+) -> c_int {
     query_device(handle, |scenario, gpu| {
         let all = nvlink(scenario, link)?.links;
         let silent = |f: &&Fault| f.kind == Kind::NvlinkError && f.gpu.is_none_or(|g| g == gpu);
@@ -107,7 +140,11 @@ unsafe extern "C" fn nvmlDeviceGetNvLinkState(handle: Handle, link: c_uint, up: 
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn nvmlDeviceGetNvLinkVersion(handle: Handle, link: c_uint, to: *mut c_uint) -> c_int {
+unsafe extern "C" fn nvmlDeviceGetNvLinkVersion(
+    handle: Handle,
+    link: c_uint,
+    to: *mut c_uint,
+) -> c_int {
     query_device(handle, |scenario, _| {
         let found = nvlink(scenario, link)?;
         // SAFETY: the caller's pointer is valid.
@@ -117,13 +154,21 @@ unsafe extern "C" fn nvmlDeviceGetNvLinkVersion(handle: Handle, link: c_uint, to
 
 /// Switches are not visible in a virtual machine; links without switches lead to the other GPUs in turn.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn nvmlDeviceGetNvLinkRemotePciInfo_v2(handle: Handle, link: c_uint, to: *mut PciInfo) -> c_int {
+unsafe extern "C" fn nvmlDeviceGetNvLinkRemotePciInfo_v2(
+    handle: Handle,
+    link: c_uint,
+    to: *mut PciInfo,
+) -> c_int {
     query_device(handle, |scenario, gpu| {
         if nvlink(scenario, link)?.switch {
             // SAFETY: the caller's pointer is valid.
             return unsafe { put(to, nowhere()) };
         }
-        let others: Vec<_> = scenario.visible().into_iter().filter(|g| *g != gpu).collect();
+        let others: Vec<_> = scenario
+            .visible()
+            .into_iter()
+            .filter(|g| *g != gpu)
+            .collect();
         let place = usize::try_from(link).map_err(|_| Code::UNKNOWN)?;
         let place = place.checked_rem(others.len()).ok_or(Code::NOT_SUPPORTED)?;
         let other = others.get(place).copied().ok_or(Code::NOT_SUPPORTED)?;
@@ -142,7 +187,12 @@ const PCI: c_uint = 4;
 const NOT_SUPPORTED: c_uint = 5;
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn nvmlDeviceGetP2PStatus(a: Handle, b: Handle, index: c_uint, status: *mut c_uint) -> c_int {
+unsafe extern "C" fn nvmlDeviceGetP2PStatus(
+    a: Handle,
+    b: Handle,
+    index: c_uint,
+    status: *mut c_uint,
+) -> c_int {
     query_device(a, |scenario, from| {
         let to = gpu(scenario, b)?;
         if from == to {
@@ -165,7 +215,11 @@ unsafe extern "C" fn nvmlDeviceGetP2PStatus(a: Handle, b: Handle, index: c_uint,
 
 /// The distance between two GPUs: 40 within one NUMA node, 50 across sockets.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn nvmlDeviceGetTopologyCommonAncestor(a: Handle, b: Handle, level: *mut c_uint) -> c_int {
+unsafe extern "C" fn nvmlDeviceGetTopologyCommonAncestor(
+    a: Handle,
+    b: Handle,
+    level: *mut c_uint,
+) -> c_int {
     query_device(a, |scenario, from| {
         let to = gpu(scenario, b)?;
         if from == to {
@@ -198,13 +252,38 @@ const WITH_FABRIC: c_uint = 6;
 unsafe extern "C" fn nvmlDeviceGetGpuFabricInfoV(handle: Handle, to: *mut FabricInfo) -> c_int {
     query_device(handle, |scenario, gpu| {
         let there = |link: &NvLink| link.switch && link.version >= WITH_FABRIC;
-        scenario.machine.nvlink.as_ref().filter(|link| there(link)).ok_or(Code::NOT_SUPPORTED)?;
-        let said = scenario.machine.nvlink_fabric.iter().find(|member| member.gpu == gpu);
-        let (state, status, clique) = said.map_or((3, 0, 0), |member| (member.state, member.status, member.clique));
+        scenario
+            .machine
+            .nvlink
+            .as_ref()
+            .filter(|link| there(link))
+            .ok_or(Code::NOT_SUPPORTED)?;
+        let said = scenario
+            .machine
+            .nvlink_fabric
+            .iter()
+            .find(|member| member.gpu == gpu);
+        let (state, status, clique) = said.map_or((3, 0, 0), |member| {
+            (member.state, member.status, member.clique)
+        });
         let (mask, summary) = said.map_or((0, 0), |member| (member.mask, member.summary));
         let cluster = [said.map_or(0, |member| member.cluster); 16];
-        let version = c_uint::try_from(size_of::<FabricInfo>()).map_err(|_| Code::UNKNOWN)? | 3 << 24;
+        let version =
+            c_uint::try_from(size_of::<FabricInfo>()).map_err(|_| Code::UNKNOWN)? | 3 << 24;
         // SAFETY: the caller's pointer is valid, and its version says that it is of this form.
-        unsafe { put(to, FabricInfo { version, cluster, status, clique, state, mask, summary }) }
+        unsafe {
+            put(
+                to,
+                FabricInfo {
+                    version,
+                    cluster,
+                    status,
+                    clique,
+                    state,
+                    mask,
+                    summary,
+                },
+            )
+        }
     })
 }

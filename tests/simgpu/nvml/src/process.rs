@@ -43,7 +43,11 @@ const NONE: c_uint = c_uint::MAX;
 /// Total, reserved and used bytes of a GPU.
 fn memory(scenario: &Scenario, gpu: usize) -> (u64, u64, u64) {
     let machine = &scenario.machine;
-    (machine.memory_mib << 20, machine.reserved_mib << 20, machine.taken(gpu) + own_usage(gpu).used)
+    (
+        machine.memory_mib << 20,
+        machine.reserved_mib << 20,
+        machine.taken(gpu) + own_usage(gpu).used,
+    )
 }
 
 #[unsafe(no_mangle)]
@@ -52,7 +56,16 @@ unsafe extern "C" fn nvmlDeviceGetMemoryInfo(handle: Handle, to: *mut MemoryInfo
         let (total, reserved, used) = memory(scenario, gpu);
         let used = reserved + used;
         // SAFETY: the caller's pointer is valid.
-        unsafe { put(to, MemoryInfo { total, free: total.saturating_sub(used), used }) }
+        unsafe {
+            put(
+                to,
+                MemoryInfo {
+                    total,
+                    free: total.saturating_sub(used),
+                    used,
+                },
+            )
+        }
     })
 }
 
@@ -61,18 +74,42 @@ unsafe extern "C" fn nvmlDeviceGetMemoryInfo_v2(handle: Handle, to: *mut MemoryI
     query_device(handle, |scenario, gpu| {
         let (total, reserved, used) = memory(scenario, gpu);
         let free = total.saturating_sub(reserved + used);
-        let version = c_uint::try_from(size_of::<MemoryInfoV2>()).map_err(|_| Code::UNKNOWN)? | 2 << 24;
+        let version =
+            c_uint::try_from(size_of::<MemoryInfoV2>()).map_err(|_| Code::UNKNOWN)? | 2 << 24;
         // SAFETY: the caller's pointer is valid.
-        unsafe { put(to, MemoryInfoV2 { version, total, reserved, free, used }) }
+        unsafe {
+            put(
+                to,
+                MemoryInfoV2 {
+                    version,
+                    total,
+                    reserved,
+                    free,
+                    used,
+                },
+            )
+        }
     })
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlDeviceGetBAR1MemoryInfo(handle: Handle, to: *mut MemoryInfo) -> c_int {
     query_device(handle, |scenario, gpu| {
-        let (total, used) = (scenario.machine.bar1_mib << 20, scenario.machine.bar1_used(gpu));
+        let (total, used) = (
+            scenario.machine.bar1_mib << 20,
+            scenario.machine.bar1_used(gpu),
+        );
         // SAFETY: the caller's pointer is valid. BAR1's structure also has the order total, free, used.
-        unsafe { put(to, MemoryInfo { total, free: total.saturating_sub(used), used }) }
+        unsafe {
+            put(
+                to,
+                MemoryInfo {
+                    total,
+                    free: total.saturating_sub(used),
+                    used,
+                },
+            )
+        }
     })
 }
 
@@ -80,21 +117,39 @@ unsafe extern "C" fn nvmlDeviceGetBAR1MemoryInfo(handle: Handle, to: *mut Memory
 const STARTED: c_uint = 4_194_000;
 
 fn process_info(pid: c_uint, bytes: u64) -> ProcessInfo {
-    ProcessInfo { pid, bytes, gpu_instance: NONE, compute_instance: NONE }
+    ProcessInfo {
+        pid,
+        bytes,
+        gpu_instance: NONE,
+        compute_instance: NONE,
+    }
 }
 
 /// Other processes on a GPU that compute, or that use it for graphics.
 fn others(scenario: &Scenario, gpu: usize, draws: bool) -> impl Iterator<Item = ProcessInfo> {
-    let named = scenario.machine.in_use.iter().filter(move |u| u.gpu == gpu && u.draws == draws && !u.unnamed);
-    let started = events::sum(scenario, gpu, |event| u64::from(event.program.is_some() && !draws)) > 0;
+    let named = scenario
+        .machine
+        .in_use
+        .iter()
+        .filter(move |u| u.gpu == gpu && u.draws == draws && !u.unnamed);
+    let started = events::sum(scenario, gpu, |event| {
+        u64::from(event.program.is_some() && !draws)
+    }) > 0;
     let started = started.then(|| process_info(STARTED, 512 << 20));
-    named.map(|u| process_info(u.pid, u.mib << 20)).chain(started)
+    named
+        .map(|u| process_info(u.pid, u.mib << 20))
+        .chain(started)
 }
 
 /// All processes that compute on a GPU, including this one if it has a context.
 fn processes(scenario: &Scenario, gpu: usize) -> Vec<ProcessInfo> {
     let now = own_usage(gpu);
-    others(scenario, gpu, false).chain(now.context.then(|| process_info(std::process::id(), now.used))).collect()
+    others(scenario, gpu, false)
+        .chain(
+            now.context
+                .then(|| process_info(std::process::id(), now.used)),
+        )
+        .collect()
 }
 
 /// Writes a list to `to`, which has room for `count` entries, and its length to `count`.
@@ -127,7 +182,9 @@ unsafe extern "C" fn nvmlDeviceGetComputeRunningProcesses_v3(
     to: *mut ProcessInfo,
 ) -> c_int {
     // SAFETY: the caller's pointers are valid.
-    query_device(handle, |scenario, gpu| unsafe { put_list(&processes(scenario, gpu), count, to) })
+    query_device(handle, |scenario, gpu| unsafe {
+        put_list(&processes(scenario, gpu), count, to)
+    })
 }
 
 #[unsafe(no_mangle)]
@@ -143,14 +200,31 @@ unsafe extern "C" fn nvmlDeviceGetGraphicsRunningProcesses_v3(
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn nvmlSystemGetProcessName(pid: c_uint, name: *mut c_char, length: c_uint) -> c_int {
+unsafe extern "C" fn nvmlSystemGetProcessName(
+    pid: c_uint,
+    name: *mut c_char,
+    length: c_uint,
+) -> c_int {
     call(|scenario| {
-        let other = scenario.machine.in_use.iter().find(|u| u.pid == pid).map(|u| u.process.clone());
-        let started = || scenario.event.iter().filter(|_| pid == STARTED).find_map(|event| event.program.clone());
+        let other = scenario
+            .machine
+            .in_use
+            .iter()
+            .find(|u| u.pid == pid)
+            .map(|u| u.process.clone());
+        let started = || {
+            scenario
+                .event
+                .iter()
+                .filter(|_| pid == STARTED)
+                .find_map(|event| event.program.clone())
+        };
         let other = other.or_else(started);
         let own = || (pid == std::process::id()).then(|| "this process".to_owned());
         let found = other.or_else(own).ok_or(Code::NOT_FOUND)?;
-        let most = usize::try_from(length).unwrap_or_default().saturating_sub(1);
+        let most = usize::try_from(length)
+            .unwrap_or_default()
+            .saturating_sub(1);
         let cut: String = found.chars().take(most).collect();
         // SAFETY: the caller's buffer of `length` bytes.
         unsafe { put_text(name, length, &cut) }
@@ -175,13 +249,22 @@ pub(crate) struct ProcessUsage {
 pub(crate) fn own_usage(gpu: usize) -> ProcessUsage {
     // SAFETY: nothing is loaded, so no initialiser runs.
     let library = unsafe { Library::open(Some("libcuda.so.1"), RTLD_LAZY | RTLD_NOLOAD) };
-    let Ok(library) = library else { return ProcessUsage::default() };
+    let Ok(library) = library else {
+        return ProcessUsage::default();
+    };
     // SAFETY: the simulated libcuda's function has this type; NVIDIA's library has no function of this name.
-    let usage_function = unsafe { library.get::<unsafe extern "C" fn(usize, *mut [u64; 3])>(b"simgpu_now\0") };
-    let Ok(usage_function) = usage_function else { return ProcessUsage::default() };
+    let usage_function =
+        unsafe { library.get::<unsafe extern "C" fn(usize, *mut [u64; 3])>(b"simgpu_now\0") };
+    let Ok(usage_function) = usage_function else {
+        return ProcessUsage::default();
+    };
     let mut found = [0; 3];
     // SAFETY: the function writes three numbers.
     unsafe { usage_function(gpu, &raw mut found) };
     let [used, context, busy] = found;
-    ProcessUsage { used, context: context != 0, busy: busy != 0 }
+    ProcessUsage {
+        used,
+        context: context != 0,
+        busy: busy != 0,
+    }
 }

@@ -36,7 +36,11 @@ pub(crate) fn stop() -> Result<()> {
 /// Makes a query of the scenario.
 pub(crate) fn call(f: impl FnOnce(&Scenario) -> Result<()>) -> c_int {
     let started = STARTED.lock().unwrap_or_else(PoisonError::into_inner);
-    if started.1.as_ref().is_some_and(|scenario| scenario.machine.nvml_hangs == NvmlHangs::Use) {
+    if started
+        .1
+        .as_ref()
+        .is_some_and(|scenario| scenario.machine.nvml_hangs == NvmlHangs::Use)
+    {
         hang();
     }
     code(started.1.as_ref().map_or(Err(Code::UNINITIALIZED), f))
@@ -50,7 +54,10 @@ pub(crate) fn hang() -> ! {
 }
 
 /// Makes a query about one device.
-pub(crate) fn query_device(device: Handle, f: impl FnOnce(&Scenario, usize) -> Result<()>) -> c_int {
+pub(crate) fn query_device(
+    device: Handle,
+    f: impl FnOnce(&Scenario, usize) -> Result<()>,
+) -> c_int {
     call(|scenario| f(scenario, gpu(scenario, device)?))
 }
 
@@ -60,7 +67,11 @@ pub(crate) fn gpu(scenario: &Scenario, device: Handle) -> Result<usize> {
     if !scenario.visible().contains(&gpu) {
         return Err(Code::INVALID_ARGUMENT);
     }
-    if events::is_lost(scenario, gpu) { Err(Code::GPU_IS_LOST) } else { Ok(gpu) }
+    if events::is_lost(scenario, gpu) {
+        Err(Code::GPU_IS_LOST)
+    } else {
+        Ok(gpu)
+    }
 }
 
 /// The device handle of a GPU.

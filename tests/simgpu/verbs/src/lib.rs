@@ -1,7 +1,10 @@
 //! A simulated `libibverbs.so.1`: RDMA cards whose transfers go through a socket between two processes of one host. Their
 //! faults are in the scenario next to the library. A panic here ends the process with its message.
 
-#![expect(unsafe_code, reason = "the interface is one of C: exported names, and pointers that the caller vouches for")]
+#![expect(
+    unsafe_code,
+    reason = "the interface is one of C: exported names, and pointers that the caller vouches for"
+)]
 
 mod memory;
 mod work;
@@ -21,7 +24,10 @@ const RETRY_EXCEEDED: c_int = 12;
 /// Bytes per microsecond of a card: low enough that other work of the host does not affect the measured rate.
 const RATE: u64 = 100;
 
-#[expect(clippy::print_stderr, reason = "there is no other way to say what is wrong with a scenario")]
+#[expect(
+    clippy::print_stderr,
+    reason = "there is no other way to say what is wrong with a scenario"
+)]
 fn scenario() -> &'static Scenario {
     static READ: OnceLock<Scenario> = OnceLock::new();
     READ.get_or_init(|| {
@@ -38,7 +44,10 @@ fn faults(kind: Option<VerbsKind>, device: &CStr) -> impl Iterator<Item = &'stat
     let device = device.to_string_lossy().into_owned();
     scenario().verbs.fault.iter().filter(move |fault| {
         kind.is_none_or(|kind| fault.kind == kind)
-            && fault.node.as_ref().is_none_or(|name| Some(name) == node.as_ref())
+            && fault
+                .node
+                .as_ref()
+                .is_none_or(|name| Some(name) == node.as_ref())
             && fault.device.as_ref().is_none_or(|name| *name == device)
     })
 }
@@ -56,7 +65,11 @@ unsafe extern "C" {
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_get_device_list(count: *mut c_int) -> *mut *mut Device {
-    let one = |name: &String| Box::into_raw(Box::new(Device { name: CString::new(name.as_str()).unwrap_or_default() }));
+    let one = |name: &String| {
+        Box::into_raw(Box::new(Device {
+            name: CString::new(name.as_str()).unwrap_or_default(),
+        }))
+    };
     let mut all: Vec<_> = scenario().verbs.devices.iter().map(one).collect();
     // SAFETY: the caller's pointer is valid.
     unsafe { *count = c_int::try_from(all.len()).unwrap_or_default() };
@@ -77,7 +90,14 @@ unsafe extern "C" fn ibv_get_device_name(device: *mut Device) -> *const c_char {
 extern "C" fn ibv_open_device(device: *mut Device) -> *mut Context {
     let null = std::ptr::null_mut();
     let (reserved, reserved_too, rest) = ([null; 11], [null; 13], [null; 15]);
-    Box::into_raw(Box::new(Context { device, reserved, poll, reserved_too, post, rest }))
+    Box::into_raw(Box::new(Context {
+        device,
+        reserved,
+        poll,
+        reserved_too,
+        post,
+        rest,
+    }))
 }
 
 #[unsafe(no_mangle)]
@@ -101,7 +121,12 @@ unsafe extern "C" fn ibv_query_port(_context: *mut Context, port: u8, attr: *mut
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn ibv_query_gid(_context: *mut Context, _port: u8, index: c_int, gid: *mut [u8; 16]) -> c_int {
+unsafe extern "C" fn ibv_query_gid(
+    _context: *mut Context,
+    _port: u8,
+    index: c_int,
+    gid: *mut [u8; 16],
+) -> c_int {
     // SAFETY: the caller's 16 bytes.
     unsafe { gid.write([0; 16]) };
     if index < 8 { 0 } else { -1 }
@@ -119,16 +144,35 @@ extern "C" fn ibv_dealloc_pd(_domain: *mut c_void) -> c_int {
 
 /// # Safety
 /// The domain is a context.
-unsafe fn register(domain: *mut c_void, address: u64, bytes: usize, gpu: bool) -> *mut MemoryRegion {
+unsafe fn register(
+    domain: *mut c_void,
+    address: u64,
+    bytes: usize,
+    gpu: bool,
+) -> *mut MemoryRegion {
     let context = domain.cast::<Context>();
     // SAFETY: guaranteed by the caller.
     let device = unsafe { &(*(*context).device).name };
-    if faults(Some(VerbsKind::Unregistered), device).any(|fault| fault.gpu.is_none_or(|wanted| wanted == gpu)) {
+    if faults(Some(VerbsKind::Unregistered), device)
+        .any(|fault| fault.gpu.is_none_or(|wanted| wanted == gpu))
+    {
         return fail(12);
     }
-    let key = memory::add(Registration { address, bytes: bytes as u64, gpu });
+    let key = memory::add(Registration {
+        address,
+        bytes: bytes as u64,
+        gpu,
+    });
     let address = std::ptr::null_mut();
-    Box::into_raw(Box::new(MemoryRegion { context, domain, address, length: bytes, handle: 0, lkey: key, rkey: key }))
+    Box::into_raw(Box::new(MemoryRegion {
+        context,
+        domain,
+        address,
+        length: bytes,
+        handle: 0,
+        lkey: key,
+        rkey: key,
+    }))
 }
 
 #[unsafe(no_mangle)]
@@ -174,7 +218,10 @@ extern "C" fn ibv_create_cq(
     _channel: *mut c_void,
     _vector: c_int,
 ) -> *mut CompletionQueue {
-    Box::into_raw(Box::new(CompletionQueue { context, done: Mutex::default() }))
+    Box::into_raw(Box::new(CompletionQueue {
+        context,
+        done: Mutex::default(),
+    }))
 }
 
 #[unsafe(no_mangle)]
@@ -183,7 +230,10 @@ extern "C" fn ibv_destroy_cq(_queue: *mut CompletionQueue) -> c_int {
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn ibv_create_qp(domain: *mut c_void, init: *const *mut CompletionQueue) -> *mut QueuePair {
+unsafe extern "C" fn ibv_create_qp(
+    domain: *mut c_void,
+    init: *const *mut CompletionQueue,
+) -> *mut QueuePair {
     // SAFETY: the domain is an open context.
     let device = unsafe { &(*(*domain.cast::<Context>()).device).name };
     if work::serve(device).is_err() {
@@ -208,7 +258,8 @@ unsafe extern "C" fn ibv_create_qp(domain: *mut c_void, init: *const *mut Comple
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_modify_qp(pair: *mut QueuePair, attr: *const u32, _mask: c_int) -> c_int {
     // SAFETY: the caller's structures: the state, and the number of the other queue pair.
-    let (state, other, device) = unsafe { (*attr, *attr.add(7), &(*(*(*pair).context).device).name) };
+    let (state, other, device) =
+        unsafe { (*attr, *attr.add(7), &(*(*(*pair).context).device).name) };
     if state == 2 {
         if faults(Some(VerbsKind::NoWay), device).next().is_some() {
             return ETIMEDOUT;
@@ -235,10 +286,19 @@ extern "C" fn ibv_wc_status_str(status: c_int) -> *const c_char {
     text.as_ptr()
 }
 
-unsafe extern "C" fn poll(queue: *mut CompletionQueue, _count: c_int, to: *mut Completion) -> c_int {
+unsafe extern "C" fn poll(
+    queue: *mut CompletionQueue,
+    _count: c_int,
+    to: *mut Completion,
+) -> c_int {
     // SAFETY: the caller's queue.
-    let mut done = unsafe { &*queue }.done.lock().unwrap_or_else(PoisonError::into_inner);
-    let Some(completion) = done.pop_front() else { return 0 };
+    let mut done = unsafe { &*queue }
+        .done
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner);
+    let Some(completion) = done.pop_front() else {
+        return 0;
+    };
     // SAFETY: the caller has room for one completion.
     unsafe { to.write(completion) };
     1

@@ -22,14 +22,20 @@ static REGIONS: Mutex<BTreeMap<u32, Registration>> = Mutex::new(BTreeMap::new())
 /// Adds a registration, and returns its key.
 pub(crate) fn add(region: Registration) -> u32 {
     let mut regions = REGIONS.lock().unwrap_or_else(PoisonError::into_inner);
-    let key = regions.keys().next_back().map_or(0x1000, |last| last + 0x100);
+    let key = regions
+        .keys()
+        .next_back()
+        .map_or(0x1000, |last| last + 0x100);
     regions.insert(key, region);
     key
 }
 
 /// Removes a registration.
 pub(crate) fn remove(key: u32) {
-    REGIONS.lock().unwrap_or_else(PoisonError::into_inner).remove(&key);
+    REGIONS
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .remove(&key);
 }
 
 /// The region with this key, if it contains `bytes` bytes at `address`.
@@ -45,7 +51,9 @@ pub(crate) fn access(region: &Registration, address: u64, data: &mut [u8], write
     if region.gpu {
         return access_gpu_memory(address, data, write);
     }
-    let Ok(at) = usize::try_from(address) else { return false };
+    let Ok(at) = usize::try_from(address) else {
+        return false;
+    };
     // SAFETY: the program under test registered this memory, and keeps it until it deregisters it.
     unsafe {
         if write {
@@ -64,7 +72,9 @@ pub(crate) fn access_gpu_memory(address: u64, data: &mut [u8], write: bool) -> b
     let library = unsafe { Library::open(Some("libcuda.so.1"), RTLD_LAZY | RTLD_NOLOAD) };
     let Ok(library) = library else { return false };
     // SAFETY: the simulated libcuda's function has this type; NVIDIA's library has no function of this name.
-    let Ok(card) = (unsafe { library.get::<CardFunction>(b"simgpu_card\0") }) else { return false };
+    let Ok(card) = (unsafe { library.get::<CardFunction>(b"simgpu_card\0") }) else {
+        return false;
+    };
     // SAFETY: the pointer and length are those of a slice.
     unsafe { card(address, data.as_mut_ptr(), data.len(), write) == 0 }
 }
@@ -78,7 +88,8 @@ pub(crate) struct Context {
     pub(crate) reserved: [*mut c_void; 11],
     pub(crate) poll: unsafe extern "C" fn(*mut CompletionQueue, c_int, *mut Completion) -> c_int,
     pub(crate) reserved_too: [*mut c_void; 13],
-    pub(crate) post: unsafe extern "C" fn(*mut QueuePair, *mut WorkRequest, *mut *mut WorkRequest) -> c_int,
+    pub(crate) post:
+        unsafe extern "C" fn(*mut QueuePair, *mut WorkRequest, *mut *mut WorkRequest) -> c_int,
     pub(crate) rest: [*mut c_void; 15],
 }
 

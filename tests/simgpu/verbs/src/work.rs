@@ -25,7 +25,9 @@ pub(crate) unsafe extern "C" fn post(
     // SAFETY: the context is open.
     let device = unsafe { &(*(*pair.context).device).name };
     let (bytes, read) = (u64::from(entry.bytes), work.opcode == 4);
-    let Some(region) = memory::by_rkey(entry.lkey, entry.address, bytes) else { return crate::EINVAL };
+    let Some(region) = memory::by_rkey(entry.lkey, entry.address, bytes) else {
+        return crate::EINVAL;
+    };
     let concerns = |fault: &&VerbsFault| {
         bytes >= fault.from_bytes
             && fault.read.is_none_or(|wanted| wanted == read)
@@ -37,14 +39,36 @@ pub(crate) unsafe extern "C" fn post(
     let status = transfer(&region, entry, work, (pair.remote_qp, device), fault);
     let Some(status) = status else { return 0 };
     // Small transfers are not slowed down, and one that is lost or failed ends immediately.
-    if bytes >= 1 << 16 && fault.is_none_or(|kind| !matches!(kind, VerbsKind::Error | VerbsKind::Dropped)) {
-        let slow = if fault == Some(VerbsKind::Slow) { 10 } else { 1 };
-        pair.burst.pace(begun, bytes, !read, Duration::from_micros(slow * bytes / RATE));
+    if bytes >= 1 << 16
+        && fault.is_none_or(|kind| !matches!(kind, VerbsKind::Error | VerbsKind::Dropped))
+    {
+        let slow = if fault == Some(VerbsKind::Slow) {
+            10
+        } else {
+            1
+        };
+        pair.burst.pace(
+            begun,
+            bytes,
+            !read,
+            Duration::from_micros(slow * bytes / RATE),
+        );
     }
     let (id, opcode, vendor) = (work.id, work.opcode, 0);
-    let completion = Completion { id, status, opcode, vendor, bytes: entry.bytes, reserved: [0; 6] };
+    let completion = Completion {
+        id,
+        status,
+        opcode,
+        vendor,
+        bytes: entry.bytes,
+        reserved: [0; 6],
+    };
     // SAFETY: the queue of this pair.
-    unsafe { &*pair.queue }.done.lock().unwrap_or_else(PoisonError::into_inner).push_back(completion);
+    unsafe { &*pair.queue }
+        .done
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .push_back(completion);
     0
 }
 
@@ -122,14 +146,16 @@ pub(crate) fn serve(device: &CStr) -> io::Result<()> {
     let device = device.to_owned();
     let mut result = Ok(());
     STARTED.call_once(|| {
-        result = name(std::process::id()).and_then(|name| UnixListener::bind_addr(&name)).map(|listener| {
-            thread::spawn(move || {
-                for stream in listener.incoming().flatten() {
-                    let device = device.clone();
-                    thread::spawn(move || while serve_request(&stream, &device).is_ok() {});
-                }
+        result = name(std::process::id())
+            .and_then(|name| UnixListener::bind_addr(&name))
+            .map(|listener| {
+                thread::spawn(move || {
+                    for stream in listener.incoming().flatten() {
+                        let device = device.clone();
+                        thread::spawn(move || while serve_request(&stream, &device).is_ok() {});
+                    }
+                });
             });
-        });
     });
     result
 }
@@ -140,13 +166,20 @@ fn serve_request(mut stream: &UnixStream, device: &CString) -> io::Result<()> {
     let (opcode, rest) = head.split_at(1);
     let (key, rest) = rest.split_at(4);
     let (address, bytes) = rest.split_at(8);
-    let number = |bytes: &[u8]| bytes.iter().rev().fold(0, |all, byte| all << 8 | u64::from(*byte));
+    let number = |bytes: &[u8]| {
+        bytes
+            .iter()
+            .rev()
+            .fold(0, |all, byte| all << 8 | u64::from(*byte))
+    };
     let (key, address, bytes) = (number(key), number(address), number(bytes));
     let mut data = vec![0; usize::try_from(bytes).unwrap_or_default()];
     if faults(Some(VerbsKind::Uncounted), device).next().is_none() {
         count_data(&device.to_string_lossy(), opcode != [1], bytes);
     }
-    let region = u32::try_from(key).ok().and_then(|key| memory::by_rkey(key, address, bytes));
+    let region = u32::try_from(key)
+        .ok()
+        .and_then(|key| memory::by_rkey(key, address, bytes));
     if opcode == [1] {
         stream.read_exact(&mut data)?;
         let done = region.is_some_and(|region| memory::access(&region, address, &mut data, true));
@@ -162,12 +195,20 @@ fn serve_request(mut stream: &UnixStream, device: &CString) -> io::Result<()> {
 ///
 /// # Errors
 /// If that process is gone.
-pub(crate) fn access_remote(pid: u32, rkey: u32, address: u64, data: &mut [u8], write: bool) -> io::Result<bool> {
+pub(crate) fn access_remote(
+    pid: u32,
+    rkey: u32,
+    address: u64,
+    data: &mut [u8],
+    write: bool,
+) -> io::Result<bool> {
     let mut other = CONNECTION.lock().unwrap_or_else(PoisonError::into_inner);
     if other.as_ref().is_none_or(|(of, _)| *of != pid) {
         *other = Some((pid, UnixStream::connect_addr(&name(pid)?)?));
     }
-    let Some((_, stream)) = other.as_mut() else { return Ok(false) };
+    let Some((_, stream)) = other.as_mut() else {
+        return Ok(false);
+    };
     let mut head = vec![u8::from(write)];
     head.extend(rkey.to_le_bytes());
     head.extend(address.to_le_bytes());
@@ -202,9 +243,15 @@ impl Burst {
     /// Waits until a transfer that began at `begun` has taken as long as it should. If a busy host delays one transfer, the
     /// next ones of the burst are shortened by the delay, so that the rate is the scenario's and not the host's.
     pub(crate) fn pace(&mut self, begun: Instant, bytes: u64, write: bool, whole: Duration) {
-        let follows = self.ended.is_some_and(|ended| begun.duration_since(ended) < PAUSE);
+        let follows = self
+            .ended
+            .is_some_and(|ended| begun.duration_since(ended) < PAUSE);
         if (self.bytes, self.write) != (bytes, write) || !follows {
-            *self = Self { bytes, write, ..Self::default() };
+            *self = Self {
+                bytes,
+                write,
+                ..Self::default()
+            };
         }
         let since = self.ended.unwrap_or(begun);
         let due = whole.saturating_sub(self.late);

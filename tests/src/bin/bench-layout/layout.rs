@@ -29,11 +29,31 @@ const BLOCKS: &str = "zstd.squashfs";
 
 /// The first layout is the shipped one, with which the others are compared.
 pub const LAYOUTS: [Layout; 5] = [
-    Layout { name: "A, one initrd: squashfs, compressed as one", file: SHIPPED, inside: true },
-    Layout { name: "A', one initrd: squashfs, zstd", file: BLOCKS, inside: true },
-    Layout { name: "B, small UKI and erofs, zstd", file: "zstd.erofs", inside: false },
-    Layout { name: "B, small UKI and erofs, lz4hc", file: "lz4hc.erofs", inside: false },
-    Layout { name: "B, small UKI and squashfs, zstd", file: BLOCKS, inside: false },
+    Layout {
+        name: "A, one initrd: squashfs, compressed as one",
+        file: SHIPPED,
+        inside: true,
+    },
+    Layout {
+        name: "A', one initrd: squashfs, zstd",
+        file: BLOCKS,
+        inside: true,
+    },
+    Layout {
+        name: "B, small UKI and erofs, zstd",
+        file: "zstd.erofs",
+        inside: false,
+    },
+    Layout {
+        name: "B, small UKI and erofs, lz4hc",
+        file: "lz4hc.erofs",
+        inside: false,
+    },
+    Layout {
+        name: "B, small UKI and squashfs, zstd",
+        file: BLOCKS,
+        inside: false,
+    },
 ];
 
 /// What the machine boots from.
@@ -94,7 +114,12 @@ impl LayoutBuilder {
         fs::write(path("system"), system(&image, &initrd)?)?;
         fs::write(path("whole"), initrd)?;
         fs::write(path(SHIPPED), image.file(driver_image::PATH)?.data)?;
-        fs::write(path("script"), Overlay::new().program("layout/init", include_str!("guest.sh")).cpio())?;
+        fs::write(
+            path("script"),
+            Overlay::new()
+                .program("layout/init", include_str!("guest.sh"))
+                .cpio(),
+        )?;
         eprintln!("packing the driver's files in three ways (some minutes)");
         in_tools(dir.path(), &["sh", "-euc", PACK])?;
 
@@ -124,16 +149,32 @@ impl LayoutBuilder {
         let firmware_bytes = bytes(uki)?;
         let all_bytes = firmware_bytes + beside.map_or(Ok(0), bytes)?;
         let (medium, location) = match from {
-            Origin::Stick => (Medium::Stick(self.stick(uki, beside, all_bytes)?), "stick".to_owned()),
-            Origin::Http => (Medium::UefiHttp(self.served.url(uki)), self.served.url(layout.file)),
+            Origin::Stick => (
+                Medium::Stick(self.stick(uki, beside, all_bytes)?),
+                "stick".to_owned(),
+            ),
+            Origin::Http => (
+                Medium::UefiHttp(self.served.url(uki)),
+                self.served.url(layout.file),
+            ),
         };
         let location = if layout.inside { "initrd" } else { &location };
         let words = format!("layout.from={location} layout.file={}", layout.file);
-        Ok(BootableLayout { medium, words, firmware_bytes, all_bytes })
+        Ok(BootableLayout {
+            medium,
+            words,
+            firmware_bytes,
+            all_bytes,
+        })
     }
 
     /// A FAT file system without a partition table that contains these files, with a twentieth more room.
-    fn stick(&self, uki: &str, beside: Option<&str>, bytes: u64) -> Result<PathBuf, Box<dyn Error>> {
+    fn stick(
+        &self,
+        uki: &str,
+        beside: Option<&str>,
+        bytes: u64,
+    ) -> Result<PathBuf, Box<dyn Error>> {
         let dir = self.path(&format!("stick-{uki}-{}", beside.unwrap_or("alone")));
         fs::create_dir(&dir)?;
         let fat = Fat::new(&dir, u32::try_from(bytes * 21 / 20 / 1024 + 4096)?)?;
@@ -156,7 +197,10 @@ const STUB: &str = "--stub=/usr/lib/systemd/boot/efi/linuxx64.efi.stub";
 /// The unified images and the parts of their initrds; ukify pads between them with zeros, as the kernel requires.
 const UKIS: [(&str, &[&str]); 3] = [
     ("shipped.efi", &["--initrd=whole", "--initrd=script"]),
-    ("inside.efi", &["--initrd=system", "--initrd=inside", "--initrd=script"]),
+    (
+        "inside.efi",
+        &["--initrd=system", "--initrd=inside", "--initrd=script"],
+    ),
     ("small.efi", &["--initrd=system", "--initrd=script"]),
 ];
 
@@ -164,9 +208,13 @@ const UKIS: [(&str, &[&str]); 3] = [
 fn system<'a>(image: &Image, initrd: &'a [u8]) -> Result<&'a [u8], Box<dyn Error>> {
     let path = image.initrd()?.with_file_name("firstlight.sizes");
     let text = fs::read_to_string(&path)?;
-    let driver = text.trim().strip_prefix("driver ").and_then(|n| n.parse::<usize>().ok());
+    let driver = text
+        .trim()
+        .strip_prefix("driver ")
+        .and_then(|n| n.parse::<usize>().ok());
     let driver = driver.filter(|bytes| (1..initrd.len()).contains(bytes));
-    let bytes = driver.ok_or_else(|| format!("{} contains {text:?}: no driver's size", path.display()))?;
+    let bytes =
+        driver.ok_or_else(|| format!("{} contains {text:?}: no driver's size", path.display()))?;
     let system = &initrd[..initrd.len() - bytes];
     Ok(system)
 }
@@ -174,12 +222,22 @@ fn system<'a>(image: &Image, initrd: &'a [u8]) -> Result<&'a [u8], Box<dyn Error
 /// Runs a command in the pinned tools, in this folder.
 fn in_tools(dir: &Path, command: &[&str]) -> Result<(), Box<dyn Error>> {
     let output = Command::new(workspace().join("image/in-tools.sh"))
-        .args(["tools", "--bind", &format!("{}:/build/layout", dir.display()), "--cwd", "/build/layout"])
+        .args([
+            "tools",
+            "--bind",
+            &format!("{}:/build/layout", dir.display()),
+            "--cwd",
+            "/build/layout",
+        ])
         .args(command)
         .output()?;
     if output.status.success() {
         return Ok(());
     }
     let stderr = String::from_utf8_lossy(&output.stderr);
-    Err(format!("{} in the tools tree: {}: {stderr}", command[0], output.status).into())
+    Err(format!(
+        "{} in the tools tree: {}: {stderr}",
+        command[0], output.status
+    )
+    .into())
 }

@@ -48,17 +48,34 @@ pub struct Comparison {
 /// # Errors
 /// If their element types differ, or theirs has no size above 0.
 pub fn compare(ours: &Sweep, theirs: &ReferenceTable) -> Result<Comparison, String> {
-    let ReferenceTable { run, sweep: reference, .. } = theirs;
+    let ReferenceTable {
+        run,
+        sweep: reference,
+        ..
+    } = theirs;
     if ours.data != reference.data {
-        return Err(format!("ours is of {}, theirs of {}", ours.data, reference.data));
+        return Err(format!(
+            "ours is of {}, theirs of {}",
+            ours.data, reference.data
+        ));
     }
     let (smallest, largest) = reference.ends().ok_or("theirs has no size above 0")?;
     let kinds = [(FigureKind::Busbw, largest), (FigureKind::Time, smallest)];
-    let figures = kinds.into_iter().flat_map(|(kind, bytes)| figures_at(kind, bytes, ours, reference)).collect();
+    let figures = kinds
+        .into_iter()
+        .flat_map(|(kind, bytes)| figures_at(kind, bytes, ours, reference))
+        .collect();
     let rows = reference.rows.iter().filter(|row| row.bytes > 0);
-    let rows: Vec<_> = rows.map(|row| (*row, ours.row(row.bytes).copied())).collect();
+    let rows: Vec<_> = rows
+        .map(|row| (*row, ours.row(row.bytes).copied()))
+        .collect();
     let wrong = wrong(ours, &rows);
-    Ok(Comparison { run: *run, figures, wrong, rows })
+    Ok(Comparison {
+        run: *run,
+        figures,
+        wrong,
+        rows,
+    })
 }
 
 fn figures_at(kind: FigureKind, bytes: u64, ours: &Sweep, theirs: &Sweep) -> Vec<LimitedFigure> {
@@ -68,9 +85,19 @@ fn figures_at(kind: FigureKind, bytes: u64, ours: &Sweep, theirs: &Sweep) -> Vec
     };
     let figure = |(n, placement)| {
         let theirs = of(theirs.row(bytes)?, n);
-        Some(LimitedFigure { kind, bytes, placement, ours: ours.row(bytes).map(|row| of(row, n)), theirs })
+        Some(LimitedFigure {
+            kind,
+            bytes,
+            placement,
+            ours: ours.row(bytes).map(|row| of(row, n)),
+            theirs,
+        })
     };
-    PLACEMENTS.into_iter().enumerate().filter_map(figure).collect()
+    PLACEMENTS
+        .into_iter()
+        .enumerate()
+        .filter_map(figure)
+        .collect()
 }
 
 /// The sum over all our rows, including those that they do not have.
@@ -83,7 +110,12 @@ fn wrong(ours: &Sweep, rows: &[(SizeRow, Option<SizeRow>)]) -> Result<u64, Strin
             }
         }
     }
-    Ok(ours.rows.iter().flat_map(|row| row.placements).filter_map(|timed| timed.wrong).sum())
+    Ok(ours
+        .rows
+        .iter()
+        .flat_map(|row| row.placements)
+        .filter_map(|timed| timed.wrong)
+        .sum())
 }
 
 impl LimitedFigure {
@@ -107,7 +139,13 @@ impl LimitedFigure {
     pub fn limit_result(&self) -> LimitResult {
         // A time of 0 is invalid.
         let ratio = self.ratio().filter(|ratio| *ratio > 0.0);
-        let worse = ratio.map(|ratio| if self.kind == FigureKind::Time { ratio - 1.0 } else { 1.0 - ratio });
+        let worse = ratio.map(|ratio| {
+            if self.kind == FigureKind::Time {
+                ratio - 1.0
+            } else {
+                1.0 - ratio
+            }
+        });
         limit_result(worse, self.limit())
     }
 }
@@ -116,7 +154,10 @@ impl Comparison {
     /// The number of figures with this result.
     #[must_use]
     pub fn count(&self, limit_result: LimitResult) -> usize {
-        self.figures.iter().filter(|figure| figure.limit_result() == limit_result).count()
+        self.figures
+            .iter()
+            .filter(|figure| figure.limit_result() == limit_result)
+            .count()
     }
 
     /// Whether nothing is wrong, nothing is unchecked, and every limit is kept.
@@ -137,7 +178,12 @@ pub fn tables(comparisons: &[Comparison], unrun: usize) -> String {
         "collective", "figure", "place", "ours", "theirs", "ratio"
     );
     text.extend(comparisons.iter().map(limit_lines));
-    let count = |limit_result: LimitResult| comparisons.iter().map(|c| c.count(limit_result)).sum::<usize>();
+    let count = |limit_result: LimitResult| {
+        comparisons
+            .iter()
+            .map(|c| c.count(limit_result))
+            .sum::<usize>()
+    };
     let figures: usize = comparisons.iter().map(|c| c.figures.len()).sum();
     let right = comparisons.iter().filter(|c| c.wrong == Ok(0)).count();
     let _ = writeln!(
@@ -154,8 +200,11 @@ pub fn tables(comparisons: &[Comparison], unrun: usize) -> String {
 /// Lists the limits of one collective and whether they were kept.
 fn limit_lines(comparison: &Comparison) -> String {
     let name = comparison.run.name();
-    let mut text: String =
-        comparison.figures.iter().map(|figure| format!("{name:<14} {}\n", figure_line(figure))).collect();
+    let mut text: String = comparison
+        .figures
+        .iter()
+        .map(|figure| format!("{name:<14} {}\n", figure_line(figure)))
+        .collect();
     let wrong = match &comparison.wrong {
         Ok(0) => format!("{:>17}{:22}reached", 0, ""),
         Ok(wrong) => format!("{wrong:>17}{:22}not reached", ""),
@@ -177,32 +226,62 @@ fn figure_line(figure: &LimitedFigure) -> String {
         LimitResult::Missed => "not reached",
     };
     let (ours, ratio) = (number(figure.ours, 2), number(figure.ratio(), 3));
-    let (placement, limit) = (figure.placement.split(' ').next().unwrap_or_default(), figure.limit() * 100.0);
-    format!("{label:<13} {placement:<3} {unit:<4} {ours:>8} {:>8.2} {ratio:>6} {limit:>2.0} % {word}", figure.theirs)
+    let (placement, limit) = (
+        figure.placement.split(' ').next().unwrap_or_default(),
+        figure.limit() * 100.0,
+    );
+    format!(
+        "{label:<13} {placement:<3} {unit:<4} {ours:>8} {:>8.2} {ratio:>6} {limit:>2.0} % {word}",
+        figure.theirs
+    )
 }
 
 /// Lists every size of one collective.
 fn size_table(comparison: &Comparison) -> String {
-    let mut text = format!("{}, us: ours, theirs, ours / theirs\n", comparison.run.name());
-    let _ = writeln!(text, "{:>12}  {:^28}  {:^28}", "bytes", "out of place", "in place");
+    let mut text = format!(
+        "{}, us: ours, theirs, ours / theirs\n",
+        comparison.run.name()
+    );
+    let _ = writeln!(
+        text,
+        "{:>12}  {:^28}  {:^28}",
+        "bytes", "out of place", "in place"
+    );
     for (theirs, ours) in &comparison.rows {
         let placement = |n: usize| {
-            let (ours, theirs) = (ours.map(|row| row.placements[n].us), theirs.placements[n].us);
+            let (ours, theirs) = (
+                ours.map(|row| row.placements[n].us),
+                theirs.placements[n].us,
+            );
             let ratio = number(ours.map(|ours| ours / theirs), 3);
             format!("{:>10} {theirs:>10.2} {ratio:>6}", number(ours, 2))
         };
-        let _ = writeln!(text, "{:>12}  {}  {}", theirs.bytes, placement(0), placement(1));
+        let _ = writeln!(
+            text,
+            "{:>12}  {}  {}",
+            theirs.bytes,
+            placement(0),
+            placement(1)
+        );
     }
     text
 }
 
 fn number(figure: Option<f64>, decimals: usize) -> String {
-    figure.map_or_else(|| "none".to_owned(), |figure| format!("{figure:.decimals$}"))
+    figure.map_or_else(
+        || "none".to_owned(),
+        |figure| format!("{figure:.decimals$}"),
+    )
 }
 
 /// A size in nccl-tests' notation, if it is a whole number of units.
 fn size(bytes: u64) -> String {
     let units = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
-    let unit = units.into_iter().find(|(unit, _)| bytes >= *unit && bytes.is_multiple_of(*unit));
-    unit.map_or_else(|| format!("{bytes} B"), |(unit, name)| format!("{} {name}", bytes / unit))
+    let unit = units
+        .into_iter()
+        .find(|(unit, _)| bytes >= *unit && bytes.is_multiple_of(*unit));
+    unit.map_or_else(
+        || format!("{bytes} B"),
+        |(unit, name)| format!("{} {name}", bytes / unit),
+    )
 }

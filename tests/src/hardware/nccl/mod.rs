@@ -8,8 +8,17 @@ pub mod table;
 use std::path::PathBuf;
 
 /// The names of the collectives, in our order.
-pub const NAMES: [&str; 9] =
-    ["all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce", "alltoall", "sendrecv", "gather", "scatter"];
+pub const NAMES: [&str; 9] = [
+    "all_reduce",
+    "all_gather",
+    "reduce_scatter",
+    "broadcast",
+    "reduce",
+    "alltoall",
+    "sendrecv",
+    "gather",
+    "scatter",
+];
 
 /// What to run: a collective, with peer-to-peer or without.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,28 +78,49 @@ impl NcclRun {
     /// Every run for which there may be a reference table.
     #[must_use]
     pub fn all() -> Vec<Self> {
-        let on = NAMES.map(|collective| Self { collective, without_p2p: false });
+        let on = NAMES.map(|collective| Self {
+            collective,
+            without_p2p: false,
+        });
         let mut all = on.to_vec();
-        all.insert(1, Self { without_p2p: true, ..on[0] });
+        all.insert(
+            1,
+            Self {
+                without_p2p: true,
+                ..on[0]
+            },
+        );
         all
     }
 
     /// The file with nccl-tests' saved standard outputs, one after the other.
     #[must_use]
     pub const fn their_file(without_p2p: bool) -> &'static str {
-        if without_p2p { "nccl-tests.NCCL_P2P_DISABLE.txt" } else { "nccl-tests.txt" }
+        if without_p2p {
+            "nccl-tests.NCCL_P2P_DISABLE.txt"
+        } else {
+            "nccl-tests.txt"
+        }
     }
 
     /// The file with our JSON.
     #[must_use]
     pub fn our_file(&self) -> String {
-        format!("nccl.{}{}.json", self.collective, if self.without_p2p { ".off" } else { "" })
+        format!(
+            "nccl.{}{}.json",
+            self.collective,
+            if self.without_p2p { ".off" } else { "" }
+        )
     }
 
     /// Its name for human readers; `off` means without peer-to-peer.
     #[must_use]
     pub fn name(&self) -> String {
-        format!("{}{}", self.collective, if self.without_p2p { " off" } else { "" })
+        format!(
+            "{}{}",
+            self.collective,
+            if self.without_p2p { " off" } else { "" }
+        )
     }
 }
 
@@ -104,7 +134,12 @@ impl Sweep {
     /// The smallest nonzero size, and the largest.
     #[must_use]
     pub fn ends(&self) -> Option<(u64, u64)> {
-        let sizes = || self.rows.iter().map(|row| row.bytes).filter(|bytes| *bytes > 0);
+        let sizes = || {
+            self.rows
+                .iter()
+                .map(|row| row.bytes)
+                .filter(|bytes| *bytes > 0)
+        };
         Some((sizes().min()?, sizes().max()?))
     }
 }

@@ -25,9 +25,16 @@ pub fn sweep(options: &Options, run: &NcclRun, into: &OutputFolder) -> Result<St
     if run.without_p2p {
         command.args(["--p2p", "off"]);
     }
-    command.arg("-J").arg(&path).stdin(Stdio::null()).stdout(io::stderr());
+    command
+        .arg("-J")
+        .arg(&path)
+        .stdin(Stdio::null())
+        .stdout(io::stderr());
     let program = format!("firstlight nccl {}", run.name());
-    let failed = |why: String| Error::Program { program: program.clone(), why };
+    let failed = |why: String| Error::Program {
+        program: program.clone(),
+        why,
+    };
     let status = command.status().map_err(|e| failed(e.to_string()))?;
     // Wrong elements cause another exit status, and are in the JSON too.
     if !path.is_file() {
@@ -49,22 +56,39 @@ pub fn parse(text: &str) -> Result<Sweep, String> {
         return Err(format!("it ended with {error}"));
     }
     // nccl-tests itself leaves `config` open until the devices have been written.
-    let devices = [&all["devices"], &all["config"]["devices"]].into_iter().find_map(Value::as_array);
+    let devices = [&all["devices"], &all["config"]["devices"]]
+        .into_iter()
+        .find_map(Value::as_array);
     let gpus = devices.ok_or("there is no list \"devices\"")?.len();
-    let results = all["results"].as_array().ok_or("there is no list \"results\"")?;
+    let results = all["results"]
+        .as_array()
+        .ok_or("there is no list \"results\"")?;
     let first = results.first().ok_or("\"results\" is empty")?;
-    let data = first["type"].as_str().ok_or_else(|| format!("type: {} is no text", first["type"]))?;
+    let data = first["type"]
+        .as_str()
+        .ok_or_else(|| format!("type: {} is no text", first["type"]))?;
     if let Some(other) = results.iter().find(|result| result["type"] != data) {
         return Err(format!("rows of {data} and of {}", other["type"]));
     }
     let rows = results.iter().map(row).collect::<Result<_, _>>()?;
-    Ok(Sweep { gpus, data: data.to_owned(), rows })
+    Ok(Sweep {
+        gpus,
+        data: data.to_owned(),
+        rows,
+    })
 }
 
 fn row(result: &Value) -> Result<SizeRow, String> {
-    let bytes = result["size"].as_u64().ok_or_else(|| format!("size: {} is no size", result["size"]))?;
-    let placement = |key: &str| placement_figures(&result[key]).map_err(|why| format!("{bytes} B, {key}: {why}"));
-    Ok(SizeRow { bytes, placements: [placement("out_of_place")?, placement("in_place")?] })
+    let bytes = result["size"]
+        .as_u64()
+        .ok_or_else(|| format!("size: {} is no size", result["size"]))?;
+    let placement = |key: &str| {
+        placement_figures(&result[key]).map_err(|why| format!("{bytes} B, {key}: {why}"))
+    };
+    Ok(SizeRow {
+        bytes,
+        placements: [placement("out_of_place")?, placement("in_place")?],
+    })
 }
 
 fn placement_figures(placement: &Value) -> Result<PlacementFigures, String> {

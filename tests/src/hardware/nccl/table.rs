@@ -23,22 +23,51 @@ pub fn parse_all(text: &str) -> Result<Vec<(&'static str, Sweep)>, String> {
         }
         tables.push((collective, parse(output, collective)?));
     }
-    if tables.is_empty() { Err(format!("there is no {FIRST:?}")) } else { Ok(tables) }
+    if tables.is_empty() {
+        Err(format!("there is no {FIRST:?}"))
+    } else {
+        Ok(tables)
+    }
 }
 
 /// The outputs in a file: each begins at such a first line.
 pub fn outputs(text: &str) -> impl Iterator<Item = &str> {
     let starts = |at: &usize| *at == 0 || text[..*at].ends_with('\n');
-    let begins: Vec<usize> = text.match_indices(FIRST).map(|(at, _)| at).filter(starts).collect();
-    let ends = begins.iter().skip(1).copied().chain([text.len()]).collect::<Vec<_>>();
-    begins.into_iter().zip(ends).map(|(begin, end)| &text[begin..end])
+    let begins: Vec<usize> = text
+        .match_indices(FIRST)
+        .map(|(at, _)| at)
+        .filter(starts)
+        .collect();
+    let ends = begins
+        .iter()
+        .skip(1)
+        .copied()
+        .chain([text.len()])
+        .collect::<Vec<_>>();
+    begins
+        .into_iter()
+        .zip(ends)
+        .map(|(begin, end)| &text[begin..end])
 }
 
 fn collective(output: &str) -> Result<&'static str, String> {
-    let named = |line: &'_ str| line.strip_prefix("# Collective test starting: ").map(str::to_owned);
-    let program = output.lines().find_map(named).ok_or("there is no line \"# Collective test starting:\"")?;
-    let known = NAMES.into_iter().find(|name| program.strip_suffix("_perf") == Some(name));
-    known.ok_or_else(|| format!("{program} is unknown; known are {}, each with _perf", NAMES.join(", ")))
+    let named = |line: &'_ str| {
+        line.strip_prefix("# Collective test starting: ")
+            .map(str::to_owned)
+    };
+    let program = output
+        .lines()
+        .find_map(named)
+        .ok_or("there is no line \"# Collective test starting:\"")?;
+    let known = NAMES
+        .into_iter()
+        .find(|name| program.strip_suffix("_perf") == Some(name));
+    known.ok_or_else(|| {
+        format!(
+            "{program} is unknown; known are {}, each with _perf",
+            NAMES.join(", ")
+        )
+    })
 }
 
 /// Parses the table of `collective`.
@@ -54,24 +83,51 @@ pub fn parse(text: &str, collective: &str) -> Result<Sweep, String> {
     }
     let gpus = ranks(text)?;
     let mut lines = text.lines().skip_while(|line| !is_head(line)).skip(1);
-    let units = lines.next().ok_or("there is no line \"size count type redop root time algbw ..\"")?;
-    if units.split_whitespace().ne("# (B) (elements) (us) (GB/s) (GB/s) (us) (GB/s) (GB/s)".split(' ')) {
-        return Err(format!("the units read {units:?}, expected (B), (us) and (GB/s)"));
+    let units = lines
+        .next()
+        .ok_or("there is no line \"size count type redop root time algbw ..\"")?;
+    if units
+        .split_whitespace()
+        .ne("# (B) (elements) (us) (GB/s) (GB/s) (us) (GB/s) (GB/s)".split(' '))
+    {
+        return Err(format!(
+            "the units read {units:?}, expected (B), (us) and (GB/s)"
+        ));
     }
     let factor = bus_factor(collective, gpus);
-    let mut sweep = Sweep { gpus, data: String::new(), rows: Vec::new() };
-    for (n, line) in lines.by_ref().take_while(|line| !line.starts_with('#')).enumerate() {
-        let (data, row) = row(line, factor).map_err(|why| format!("row {n} reads {line:?}: {why}"))?;
+    let mut sweep = Sweep {
+        gpus,
+        data: String::new(),
+        rows: Vec::new(),
+    };
+    for (n, line) in lines
+        .by_ref()
+        .take_while(|line| !line.starts_with('#'))
+        .enumerate()
+    {
+        let (data, row) =
+            row(line, factor).map_err(|why| format!("row {n} reads {line:?}: {why}"))?;
         if n > 0 && data != sweep.data {
-            return Err(format!("row {n} is of {data}, the rows before of {}", sweep.data));
+            return Err(format!(
+                "row {n} is of {data}, the rows before of {}",
+                sweep.data
+            ));
         }
         sweep.data = data;
         sweep.rows.push(row);
     }
     sweep.ends().ok_or("it has no row of a size above 0")?;
     let errors = after(text, "# Out of bounds values : ")?;
-    if errors != "0 OK" || sweep.rows.iter().flat_map(|row| row.placements).any(|t| t.wrong > Some(0)) {
-        return Err(format!("elements were wrong there ({errors}): it is no yardstick"));
+    if errors != "0 OK"
+        || sweep
+            .rows
+            .iter()
+            .flat_map(|row| row.placements)
+            .any(|t| t.wrong > Some(0))
+    {
+        return Err(format!(
+            "elements were wrong there ({errors}): it is no yardstick"
+        ));
     }
     average(text, &sweep)?;
     Ok(sweep)
@@ -80,24 +136,36 @@ pub fn parse(text: &str, collective: &str) -> Result<Sweep, String> {
 /// The text after `label`, at the beginning of a line.
 fn after<'a>(text: &'a str, label: &str) -> Result<&'a str, String> {
     let found = text.lines().find_map(|line| line.strip_prefix(label));
-    found.map(str::trim).ok_or_else(|| format!("there is no \"{}\"", label.trim()))
+    found
+        .map(str::trim)
+        .ok_or_else(|| format!("there is no \"{}\"", label.trim()))
 }
 
 /// The number of ranks; each must have its line.
 fn ranks(text: &str) -> Result<usize, String> {
     let mut ranks = 0;
     for line in text.lines().filter(|line| line.starts_with("#  Rank ")) {
-        if line.split_whitespace().nth(2).and_then(|word| word.parse().ok()) != Some(ranks) {
+        if line
+            .split_whitespace()
+            .nth(2)
+            .and_then(|word| word.parse().ok())
+            != Some(ranks)
+        {
             return Err(format!("read {line:?}, expected rank {ranks}"));
         }
         ranks += 1;
     }
-    if ranks == 0 { Err("there is no line of a rank".to_owned()) } else { Ok(ranks) }
+    if ranks == 0 {
+        Err("there is no line of a rank".to_owned())
+    } else {
+        Ok(ranks)
+    }
 }
 
 fn is_head(line: &str) -> bool {
     let names = ["#", "size", "count", "type", "redop", "root"];
-    line.split_whitespace().eq(names.into_iter().chain(FIGURES).chain(FIGURES))
+    line.split_whitespace()
+        .eq(names.into_iter().chain(FIGURES).chain(FIGURES))
 }
 
 /// Bus bandwidth divided by algorithm bandwidth (PERFORMANCE.md of nccl-tests).
@@ -116,7 +184,10 @@ fn row(line: &str, factor: f64) -> Result<(String, SizeRow), String> {
     let [bytes, count, data, _, _, ref figures @ ..] = words[..] else {
         return Err(format!("{} columns, expected 13", words.len()));
     };
-    let whole = |word: &str| word.parse::<u64>().map_err(|_| format!("{word} is no whole number"));
+    let whole = |word: &str| {
+        word.parse::<u64>()
+            .map_err(|_| format!("{word} is no whole number"))
+    };
     let (bytes, _) = (whole(bytes)?, whole(count)?);
     let ([time, algbw, busbw, wrong], [time2, algbw2, busbw2, wrong2]) = match *figures {
         [a, b, c, d, e, f, g, h] => ([a, b, c, d], [e, f, g, h]),
@@ -131,31 +202,54 @@ fn row(line: &str, factor: f64) -> Result<(String, SizeRow), String> {
         for (name, read, made) in [("algbw", algbw, made), ("busbw", busbw, made * factor)] {
             // Both the figure and the time are rounded.
             if (read - made).abs() > ROUNDED + made * (ROUNDED / us + 1e-3) {
-                return Err(format!("{name} is {read}, but size and time make {made:.2}"));
+                return Err(format!(
+                    "{name} is {read}, but size and time make {made:.2}"
+                ));
             }
         }
-        let wrong = if wrong == "N/A" { None } else { Some(whole(wrong)?) };
+        let wrong = if wrong == "N/A" {
+            None
+        } else {
+            Some(whole(wrong)?)
+        };
         Ok(PlacementFigures { us, busbw, wrong })
     };
     let out_of_place = placement([time, algbw, busbw, wrong])?;
     if out_of_place.wrong.is_none() {
         return Err("its elements were not checked (-c 0)".to_owned());
     }
-    Ok((data.to_owned(), SizeRow { bytes, placements: [out_of_place, placement([time2, algbw2, busbw2, wrong2])?] }))
+    Ok((
+        data.to_owned(),
+        SizeRow {
+            bytes,
+            placements: [out_of_place, placement([time2, algbw2, busbw2, wrong2])?],
+        },
+    ))
 }
 
 fn figure(word: &str) -> Result<f64, String> {
-    let figure = word.parse().ok().filter(|f: &f64| f.is_finite() && *f >= 0.0);
+    let figure = word
+        .parse()
+        .ok()
+        .filter(|f: &f64| f.is_finite() && *f >= 0.0);
     figure.ok_or_else(|| format!("{word} is no figure"))
 }
 
 /// Checks that the average below the rows is their mean, so that none is missing or changed.
 fn average(text: &str, sweep: &Sweep) -> Result<(), String> {
     let printed = figure(after(text, "# Avg bus bandwidth    : ")?)?;
-    let all: Vec<_> = sweep.rows.iter().flat_map(|row| row.placements).map(|timed| timed.busbw).collect();
+    let all: Vec<_> = sweep
+        .rows
+        .iter()
+        .flat_map(|row| row.placements)
+        .map(|timed| timed.busbw)
+        .collect();
     let made = all.iter().sum::<f64>() / all.len() as f64;
     if (printed - made).abs() > ROUNDED {
-        return Err(format!("the average is {printed}, but the {} rows make {made:.3}", sweep.rows.len()));
+        return Err(format!(
+            "the average is {printed}, but the {} rows make {made:.3}",
+            sweep.rows.len()
+        ));
     }
     Ok(())
 }

@@ -6,7 +6,12 @@ use harness::fakepci::Topology;
 use harness::{Boot, Booted};
 
 fn boot(entry: &str) -> Booted {
-    Boot::shipped().entry(entry).unwrap().append("firstlight.expect.gpus=0").run().unwrap()
+    Boot::shipped()
+        .entry(entry)
+        .unwrap()
+        .append("firstlight.expect.gpus=0")
+        .run()
+        .unwrap()
 }
 
 #[test]
@@ -56,9 +61,15 @@ const GPUS: [&str; 2] = ["0001:01:00.0", "0001:02:00.0"];
 
 /// How many registers and BARs the pass changed or tried to change.
 fn journalled_changes(booted: &Booted) -> usize {
-    let Some(journal) = booted.find("firstlight/fabric.json") else { return 0 };
+    let Some(journal) = booted.find("firstlight/fabric.json") else {
+        return 0;
+    };
     let journal: serde_json::Value = serde_json::from_slice(journal).unwrap();
-    ["entries", "bars"].iter().filter_map(|list| journal[*list].as_array()).map(Vec::len).sum()
+    ["entries", "bars"]
+        .iter()
+        .filter_map(|list| journal[*list].as_array())
+        .map(Vec::len)
+        .sum()
 }
 
 #[test]
@@ -68,7 +79,11 @@ fn the_entry_firmware_writes_nothing_and_reports_what_firmware_set() {
         assert_eq!(booted.acs_control(port), 0x1d, "{port}\n{booted}");
     }
     for gpu in GPUS {
-        assert!(booted.bar1(gpu).agrees_on(256 << 20), "{:x?}\n{booted}", booted.bar1(gpu));
+        assert!(
+            booted.bar1(gpu).agrees_on(256 << 20),
+            "{:x?}\n{booted}",
+            booted.bar1(gpu)
+        );
     }
     assert_eq!(journalled_changes(&booted), 0, "{booted}");
     let report = booted.report();
@@ -86,7 +101,11 @@ fn the_entry_default_changes_what_firmware_set() {
         assert_eq!(booted.acs_control(port), 0, "{port}\n{booted}");
     }
     for gpu in GPUS {
-        assert!(booted.bar1(gpu).agrees_on(32 << 30), "{:x?}\n{booted}", booted.bar1(gpu));
+        assert!(
+            booted.bar1(gpu).agrees_on(32 << 30),
+            "{:x?}\n{booted}",
+            booted.bar1(gpu)
+        );
     }
     assert_eq!(journalled_changes(&booted), 2, "{booted}");
     booted.says("BAR1 2 of 2 full size");

@@ -21,13 +21,22 @@ fn boot(medium: Medium) -> Boot {
 #[track_caller]
 fn report(stick: &Stick, booted: &Booted) -> Value {
     let reports = stick.list(DATA, "reports").unwrap();
-    let [name] = &reports[..] else { panic!("{reports:?} instead of one report\n{booted}") };
-    assert!(name.starts_with("000001-") && name.ends_with("-PASS.json"), "{name}");
+    let [name] = &reports[..] else {
+        panic!("{reports:?} instead of one report\n{booted}")
+    };
+    assert!(
+        name.starts_with("000001-") && name.ends_with("-PASS.json"),
+        "{name}"
+    );
     serde_json::from_slice(&stick.get(DATA, &format!("reports/{name}")).unwrap()).unwrap()
 }
 
 fn words(report: &Value) -> Vec<&str> {
-    report["machine"]["cmdline"].as_str().unwrap().split_whitespace().collect()
+    report["machine"]["cmdline"]
+        .as_str()
+        .unwrap()
+        .split_whitespace()
+        .collect()
 }
 
 #[test]
@@ -46,7 +55,11 @@ fn the_stick_boots_to_a_hand_over_takes_its_settings_keeps_the_report_and_is_gol
     }
     booted.says("kept as reports/000001-");
     let report = report(&stick, &booted);
-    assert_eq!((&report["verdict"], &report["level"]), (&"PASS".into(), &"quick".into()), "{booted}");
+    assert_eq!(
+        (&report["verdict"], &report["level"]),
+        (&"PASS".into(), &"quick".into()),
+        "{booted}"
+    );
     let words = words(&report);
     assert!(words.contains(&"firstlight.booted_from=stick"), "{words:?}");
     // The files that systemd-stub adds and the settings on the stick do not change the image.
@@ -58,14 +71,23 @@ fn the_stick_boots_to_a_hand_over_takes_its_settings_keeps_the_report_and_is_gol
 fn the_built_in_disk_booted_from_provides_settings_and_a_copy_of_it_stops_the_boot() {
     let (dir, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let stick = Stick::shipped(dir.path()).unwrap();
-    stick.put(DATA, "config.toml", "[expect]\ngpus = 0\n[validate]\nlevel = \"quick\"\n").unwrap();
+    stick
+        .put(
+            DATA,
+            "config.toml",
+            "[expect]\ngpus = 0\n[validate]\nlevel = \"quick\"\n",
+        )
+        .unwrap();
     let booted = boot(Medium::BuiltIn(stick.path().into())).run().unwrap();
     assert_handed_over(&booted);
     booted.never_says("is ignored");
     assert_eq!(report(&stick, &booted)["level"], "quick");
     let copy = Stick::copy(stick.path(), other.path()).unwrap();
     let both = boot(Medium::BuiltIn(stick.path().into())).disk(copy.path());
-    let booted = both.stop_after("FIRSTLIGHT verdict", Duration::from_secs(3)).run().unwrap();
+    let booted = both
+        .stop_after("FIRSTLIGHT verdict", Duration::from_secs(3))
+        .run()
+        .unwrap();
     assert_eq!(booted.verdict().failed, ["config"], "{booted}");
     let ignored = "(LABEL=FIRSTLIGHT) is ignored: it is neither removable, nor on USB, nor the disk booted from";
     assert_eq!(booted.console.matches(ignored).count(), 2, "{booted}");
@@ -101,15 +123,24 @@ pub(super) fn folder(pxe: &Path, dir: &Path, node: &str) -> PathBuf {
     let folder = dir.join("pxe");
     fs::create_dir_all(folder.join("node")).unwrap();
     let pxe = fs::canonicalize(pxe).unwrap();
-    for entry in fs::read_dir(&pxe).unwrap().map(|e| e.unwrap()).filter(|e| e.path().is_file()) {
+    for entry in fs::read_dir(&pxe)
+        .unwrap()
+        .map(|e| e.unwrap())
+        .filter(|e| e.path().is_file())
+    {
         symlink(entry.path(), folder.join(entry.file_name())).unwrap();
     }
-    fs::write(folder.join("node").join(format!("{MAC}.ipxe")), format!("#!ipxe\n{node}\n")).unwrap();
+    fs::write(
+        folder.join("node").join(format!("{MAC}.ipxe")),
+        format!("#!ipxe\n{node}\n"),
+    )
+    .unwrap();
     folder
 }
 
 /// The settings of a node that boots at once and expects no GPU.
-pub(super) const NODE: &str = "set wait 1\nset words firstlight.expect.gpus=0 panic=-1 no_timer_check";
+pub(super) const NODE: &str =
+    "set wait 1\nset words firstlight.expect.gpus=0 panic=-1 no_timer_check";
 
 /// A machine that is connected to the lab's network.
 pub(super) fn connected_machine(lab: &Lab, uefi: bool) -> Boot {
@@ -137,8 +168,16 @@ fn a_bios_node_gets_the_menu_and_its_own_settings_on_a_separate_network() {
     assert_handed_over(&booted);
     booted.says("level quick");
     booted.says("node-7, ");
-    assert!(serving.said().contains("GET /boot.ipxe"), "{}", serving.said());
-    assert!(serving.said().contains("GET /node/52-54-00-12-34-56.ipxe"), "{}", serving.said());
+    assert!(
+        serving.said().contains("GET /boot.ipxe"),
+        "{}",
+        serving.said()
+    );
+    assert!(
+        serving.said().contains("GET /node/52-54-00-12-34-56.ipxe"),
+        "{}",
+        serving.said()
+    );
 }
 
 /// QEMU's BIOS has no PXE except the iPXE of its network card, which the shipped server recognises and directs to the
@@ -155,22 +194,37 @@ fn a_bios_node_without_ipxe_gets_undionly_first_and_an_unknown_entry_is_not_repl
     let interface = format!("--interface={INTERFACE}");
     let words = "dnsmasq --keep-in-foreground --log-facility=- --conf-file=/dev/null --user=root --pid-file= --port=0 \
         --bind-interfaces --dhcp-range=192.168.77.10,192.168.77.20 --enable-tftp --dhcp-boot=undionly.kpxe";
-    let words: Vec<_> = words.split_whitespace().chain([tftp.as_str(), &leases, &interface]).collect();
+    let words: Vec<_> = words
+        .split_whitespace()
+        .chain([tftp.as_str(), &leases, &interface])
+        .collect();
     let mut first = lab.run(&words).unwrap();
     // With this, the BIOS prints on the serial port what iPXE prints on the screen.
-    let mut node = connected_machine(&lab, false).qemu(&["-machine", "graphics=off"]).start().unwrap();
-    assert!(first.says("undionly.kpxe to 192.168.77."), "{}", first.said());
+    let mut node = connected_machine(&lab, false)
+        .qemu(&["-machine", "graphics=off"])
+        .start()
+        .unwrap();
+    assert!(
+        first.says("undionly.kpxe to 192.168.77."),
+        "{}",
+        first.said()
+    );
     drop(first);
     let pxe = Image::shipped().pxe().unwrap();
     let folder = folder(&pxe, dir.path(), &format!("{NODE}\nset entry quik"));
     let mut serving = start_pxe_server(&lab, &[INTERFACE, "--folder", folder.to_str().unwrap()]);
-    node.until("there is no entry quik; allowed: default pt firmware headless quick").unwrap();
+    node.until("there is no entry quik; allowed: default pt firmware headless quick")
+        .unwrap();
     node.cut();
     for file in ["/boot.ipxe", "/node/52-54-00-12-34-56.ipxe"] {
         assert!(serving.says(&format!("GET {file}")), "{}", serving.said());
     }
     for file in ["/vmlinuz", "/initrd"] {
-        assert!(!serving.said().contains(&format!("GET {file}")), "{}", serving.said());
+        assert!(
+            !serving.said().contains(&format!("GET {file}")),
+            "{}",
+            serving.said()
+        );
     }
 }
 
@@ -179,7 +233,11 @@ fn a_bios_node_without_ipxe_gets_undionly_first_and_an_unknown_entry_is_not_repl
 fn beside_another_dhcp_server_no_addresses_are_assigned() {
     let lab = Lab::new("192.168.77.1/24").unwrap();
     let mut serving = start_pxe_server(&lab, &[INTERFACE, "--proxy"]);
-    assert!(serving.says("DHCP, proxy on subnet 192.168.77.1"), "{}", serving.said());
+    assert!(
+        serving.says("DHCP, proxy on subnet 192.168.77.1"),
+        "{}",
+        serving.said()
+    );
     assert!(!serving.said().contains("IP range"), "{}", serving.said());
 }
 
@@ -195,9 +253,19 @@ fn an_unusable_interface_or_argument_is_refused_in_one_line() {
     refuses(&lab, &[INTERFACE], "has no IPv4 address");
     refuses(&lab, &[INTERFACE, "--fast"], "unknown word --fast");
     refuses(&lab, &[], "--serve needs an interface");
-    refuses(&lab, &[INTERFACE, "--folder", "/nowhere"], "--folder needs a folder; '/nowhere' is not one");
+    refuses(
+        &lab,
+        &[INTERFACE, "--folder", "/nowhere"],
+        "--folder needs a folder; '/nowhere' is not one",
+    );
     let lab = Lab::new("192.168.77.1/24").unwrap();
-    let mut route = lab.run(&["sh", "-c", "ip route add default via 192.168.77.2 && echo added"]).unwrap();
+    let mut route = lab
+        .run(&[
+            "sh",
+            "-c",
+            "ip route add default via 192.168.77.2 && echo added",
+        ])
+        .unwrap();
     assert!(route.says("added"), "{}", route.said());
     refuses(&lab, &[INTERFACE], "leads to the rest of the world");
     let lab = Lab::new("192.168.77.1/32").unwrap();

@@ -19,10 +19,15 @@ use std::sync::LazyLock;
 const UKI: &str = "EFI/Linux/firstlight.efi";
 const ADDON: &str = "EFI/Linux/firstlight.efi.extra.d/stick.addon.efi";
 
-static SIGNED: LazyLock<SignedMedia> = LazyLock::new(|| SignedMedia::shipped("secure-boot").unwrap());
+static SIGNED: LazyLock<SignedMedia> =
+    LazyLock::new(|| SignedMedia::shipped("secure-boot").unwrap());
 
 fn boot(medium: Medium, variables: &Path) -> Boot {
-    Boot::shipped().memory(2048).from(medium).secure(variables).append("firstlight.expect.gpus=0")
+    Boot::shipped()
+        .memory(2048)
+        .from(medium)
+        .secure(variables)
+        .append("firstlight.expect.gpus=0")
 }
 
 /// A copy of the signed stick in a folder of this name.
@@ -34,8 +39,15 @@ fn signed_stick(dir: &Path, name: &str) -> Stick {
 
 /// Destroys the file system for users, so that only one of several sticks has one.
 fn without_data(stick: &Stick) {
-    let data = stick.partitions().iter().find(|partition| partition.name == DATA).unwrap();
-    let file = fs::OpenOptions::new().write(true).open(stick.path()).unwrap();
+    let data = stick
+        .partitions()
+        .iter()
+        .find(|partition| partition.name == DATA)
+        .unwrap();
+    let file = fs::OpenOptions::new()
+        .write(true)
+        .open(stick.path())
+        .unwrap();
     file.write_all_at(&[0; 4096], data.start).unwrap();
 }
 
@@ -54,7 +66,9 @@ fn assert_handed_over(booted: &Booted) {
 
 /// The kernel's command line, from the report on the stick.
 fn kernel_words(stick: &Stick) -> String {
-    let [name] = &stick.list(DATA, "reports").unwrap()[..] else { panic!("not one report") };
+    let [name] = &stick.list(DATA, "reports").unwrap()[..] else {
+        panic!("not one report")
+    };
     let report = stick.get(DATA, &format!("reports/{name}")).unwrap();
     let report: serde_json::Value = serde_json::from_slice(&report).unwrap();
     report["machine"]["cmdline"].as_str().unwrap().to_owned()
@@ -64,24 +78,43 @@ fn kernel_words(stick: &Stick) -> String {
 /// one. Beside the last one's addon there is a changed copy of it: its words are ignored, and everything else boots. This stick
 /// boots another entry, a profile with its own kernel, because the kernels within the UKI have no signature.
 #[test]
-fn unsigned_and_changed_sticks_are_refused_and_the_signed_one_boots_without_the_words_of_a_changed_addon() {
+fn unsigned_and_changed_sticks_are_refused_and_the_signed_one_boots_without_the_words_of_a_changed_addon()
+ {
     let dir = tempfile::tempdir().unwrap();
     let variables = SIGNED.variables(dir.path()).unwrap();
     let unsigned = Stick::shipped(dir.path()).unwrap();
     let changed_uki = signed_stick(dir.path(), "changed");
     let uki = changed_uki.get(SYSTEM, UKI).unwrap();
     let middle = uki.len() / 2;
-    changed_uki.put(SYSTEM, UKI, with_bit_changed(uki, middle)).unwrap();
+    changed_uki
+        .put(SYSTEM, UKI, with_bit_changed(uki, middle))
+        .unwrap();
     [&unsigned, &changed_uki].into_iter().for_each(without_data);
     let stick = signed_stick(dir.path(), "signed");
     let addon = stick.get(SYSTEM, ADDON).unwrap();
     let at = memmem::find(&addon, b"firstlight.booted_from").unwrap();
-    stick.put(SYSTEM, &ADDON.replace("stick", "changed"), with_bit_changed(addon, at)).unwrap();
-    stick.put(SYSTEM, "loader/loader.conf", "timeout 0\ndefault firstlight.efi@pt\n").unwrap();
+    stick
+        .put(
+            SYSTEM,
+            &ADDON.replace("stick", "changed"),
+            with_bit_changed(addon, at),
+        )
+        .unwrap();
+    stick
+        .put(
+            SYSTEM,
+            "loader/loader.conf",
+            "timeout 0\ndefault firstlight.efi@pt\n",
+        )
+        .unwrap();
 
-    let mut boot = boot(Medium::Stick(unsigned.path().into()), &variables).qemu(&["-device", "qemu-xhci,id=more"]);
+    let mut boot = boot(Medium::Stick(unsigned.path().into()), &variables)
+        .qemu(&["-device", "qemu-xhci,id=more"]);
     for (next, stick) in [(2, &changed_uki), (3, &stick)] {
-        let drive = format!("if=none,id=stick{next},format=raw,file={}", stick.path().display());
+        let drive = format!(
+            "if=none,id=stick{next},format=raw,file={}",
+            stick.path().display()
+        );
         let device = format!("usb-storage,bus=more.0,drive=stick{next},bootindex={next}");
         boot = boot.qemu(&["-drive", &drive, "-device", &device]);
     }
@@ -94,7 +127,9 @@ fn unsigned_and_changed_sticks_are_refused_and_the_signed_one_boots_without_the_
         "ignoring: Access denied",
         "EFI stub:",
     ] {
-        let Some((before, after)) = rest.split_once(message) else { panic!("{message}\n{booted}") };
+        let Some((before, after)) = rest.split_once(message) else {
+            panic!("{message}\n{booted}")
+        };
         assert!(!before.contains("EFI stub:"), "{message}\n{booted}");
         rest = after;
     }
@@ -111,8 +146,12 @@ fn on_network(qemu: &[&str]) -> (Booted, String) {
     let variables = SIGNED.variables(dir.path()).unwrap();
     let folder = media::folder(&SIGNED.folder().join("pxe"), dir.path(), media::NODE);
     let lab = Lab::new("192.168.77.1/24").unwrap();
-    let mut serving = media::start_pxe_server(&lab, &[INTERFACE, "--folder", folder.to_str().unwrap()]);
-    let boot = media::connected_machine(&lab, true).secure(&variables).append("firstlight.expect.gpus=0").qemu(qemu);
+    let mut serving =
+        media::start_pxe_server(&lab, &[INTERFACE, "--folder", folder.to_str().unwrap()]);
+    let boot = media::connected_machine(&lab, true)
+        .secure(&variables)
+        .append("firstlight.expect.gpus=0")
+        .qemu(qemu);
     (boot.run().unwrap(), serving.said().to_owned())
 }
 
@@ -129,7 +168,12 @@ fn the_signed_image_boots_over_http_on_a_separate_network() {
 fn signed_ipxe_boots_the_signed_kernel_on_a_separate_network() {
     let (booted, served) = on_network(&[]);
     assert_handed_over(&booted);
-    for text in ["ipxe.efi to 192.168.77.", "GET /boot.ipxe", "GET /node/52-54-00-12-34-56.ipxe", "GET /vmlinuz"] {
+    for text in [
+        "ipxe.efi to 192.168.77.",
+        "GET /boot.ipxe",
+        "GET /node/52-54-00-12-34-56.ipxe",
+        "GET /vmlinuz",
+    ] {
         assert!(served.contains(text), "{text}: {served}");
     }
 }
@@ -137,7 +181,10 @@ fn signed_ipxe_boots_the_signed_kernel_on_a_separate_network() {
 /// The words that are built into our kernel, which Debian's kernel lacks.
 fn built_in() -> String {
     let config = fs::read_to_string(workspace().join("kernel-config/resolved.config")).unwrap();
-    let line = config.lines().find_map(|l| l.strip_prefix("CONFIG_CMDLINE=\"")).expect("CONFIG_CMDLINE");
+    let line = config
+        .lines()
+        .find_map(|l| l.strip_prefix("CONFIG_CMDLINE=\""))
+        .expect("CONFIG_CMDLINE");
     line.trim_end_matches('"').to_owned()
 }
 
@@ -163,8 +210,17 @@ dpkg-deb --fsys-tarfile \"$(deb_path \"$name\" \"$version\" \"$arch\")\" |
     tar -x -C \"$2\" --wildcards --transform 's,.*/,,' './boot/vmlinuz-*'
 ls \"$2\"/vmlinuz-*";
     let mut unpack = Command::new("bash");
-    let output = unpack.args(["-c", script, "image/test-kernel"]).arg(workspace()).arg(dir).output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let output = unpack
+        .args(["-c", script, "image/test-kernel"])
+        .arg(workspace())
+        .arg(dir)
+        .output()
+        .unwrap();
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     PathBuf::from(String::from_utf8(output.stdout).unwrap().trim())
 }
 
@@ -195,13 +251,22 @@ fn a_locked_down_kernel_is_named_with_its_mode_and_fails_the_machine() {
     // Init's line about the pass.
     booted.says("ACS all: none cleared; LOCKDOWN machine");
     // The output of the pass by hand, and the kernel's own answer to a write.
-    let unwrapped = booted.console.split_whitespace().collect::<Vec<_>>().join(" ");
-    let finding = "LOCKDOWN: the kernel is locked down (integrity): it refuses writes to configuration space";
+    let unwrapped = booted
+        .console
+        .split_whitespace()
+        .collect::<Vec<_>>()
+        .join(" ");
+    let finding =
+        "LOCKDOWN: the kernel is locked down (integrity): it refuses writes to configuration space";
     assert!(unwrapped.contains(finding), "{booted}");
     booted.says("fix ended with 1");
     booted.says("Operation not permitted");
     let verdict = booted.verdict();
-    assert_eq!((verdict.verdict.as_str(), verdict.failed), ("FAIL", failed_tests(&["driver", "acs"])), "{booted}");
+    assert_eq!(
+        (verdict.verdict.as_str(), verdict.failed),
+        ("FAIL", failed_tests(&["driver", "acs"])),
+        "{booted}"
+    );
     booted.never_says("LOCKDOWN-IGNORED");
 }
 
@@ -214,7 +279,11 @@ fn the_same_kernel_without_lockdown_has_its_ports_cleared() {
     booted.says("fix ended with 0");
     booted.never_says("Operation not permitted");
     booted.never_says("LOCKDOWN");
-    assert_eq!(booted.verdict().failed, failed_tests(&["driver"]), "{booted}");
+    assert_eq!(
+        booted.verdict().failed,
+        failed_tests(&["driver"]),
+        "{booted}"
+    );
 }
 
 /// A processor with the vulnerabilities of its generation. An emulated one has no new microcode: the kernel mitigates
@@ -225,18 +294,38 @@ fn no_processor_vulnerability_is_left_open() {
 for fault in *; do echo \"$fault: $(cat $fault)\"; done > /run/kept/faults
 grep -m1 ^flags /proc/cpuinfo > /run/kept/flags
 cat /proc/sys/kernel/unprivileged_bpf_disabled > /run/kept/bpf";
-    let boot = Boot::shipped().append("firstlight.expect.gpus=0").workload(script);
+    let boot = Boot::shipped()
+        .append("firstlight.expect.gpus=0")
+        .workload(script);
     let booted = boot.qemu(&["-cpu", "Skylake-Server,-cx16"]).run().unwrap();
     let (faults, flags) = (booted.text("kept/faults"), booted.text("kept/flags"));
     let needs = [("spec_store_bypass: ", " ssbd"), ("retbleed: ", " ibrs")];
     let excused = |line: &str| {
-        let lacks = needs.iter().any(|(fault, flag)| line.starts_with(fault) && !flags.contains(flag));
+        let lacks = needs
+            .iter()
+            .any(|(fault, flag)| line.starts_with(fault) && !flags.contains(flag));
         line.to_lowercase().contains("no microcode") || lacks
     };
-    let open: Vec<_> = faults.lines().filter(|l| l.contains(": Vulnerable") && !excused(l)).collect();
+    let open: Vec<_> = faults
+        .lines()
+        .filter(|l| l.contains(": Vulnerable") && !excused(l))
+        .collect();
     assert!(open.is_empty(), "{faults}");
-    for fault in ["mds", "meltdown", "spectre_v1", "spectre_v2", "spec_store_bypass", "l1tf", "retbleed"] {
-        assert!(faults.lines().any(|line| line.starts_with(&format!("{fault}: "))), "{fault}: {faults}");
+    for fault in [
+        "mds",
+        "meltdown",
+        "spectre_v1",
+        "spectre_v2",
+        "spec_store_bypass",
+        "l1tf",
+        "retbleed",
+    ] {
+        assert!(
+            faults
+                .lines()
+                .any(|line| line.starts_with(&format!("{fault}: "))),
+            "{fault}: {faults}"
+        );
     }
     assert_ne!(booted.text("kept/bpf"), "0");
 }

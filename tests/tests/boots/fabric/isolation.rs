@@ -17,13 +17,28 @@ const AS_FIRMWARE: &str = "pci=config_acs=xxxxxxx@pci:0:0";
 const WORKSTATION: &str = "id=0x26b110de";
 
 fn boot(topology: &Topology, acs_word: &str) -> Boot {
-    Boot::shipped().fakepci(topology).unwrap().append(acs_word).workload(config_space::SAVE_PORTS).on_any_verdict()
+    Boot::shipped()
+        .fakepci(topology)
+        .unwrap()
+        .append(acs_word)
+        .workload(config_space::SAVE_PORTS)
+        .on_any_verdict()
 }
 
 fn journalled_ports(booted: &Booted) -> Vec<String> {
     let journal = booted.json("firstlight/fabric.json");
     let entries = journal["entries"].as_array().unwrap();
-    entries.iter().map(|e| format!("{} {} {}", e["bdf"].as_str().unwrap(), e["before"], e["readback"])).collect()
+    entries
+        .iter()
+        .map(|e| {
+            format!(
+                "{} {} {}",
+                e["bdf"].as_str().unwrap(),
+                e["before"],
+                e["readback"]
+            )
+        })
+        .collect()
 }
 
 /// Two GPUs below a switch, a network card below a root port of its own, and a root port with nothing below it.
@@ -41,14 +56,28 @@ fn beside_a_network_card(gpu: &str) -> Topology {
 
 #[test]
 fn ports_on_gpu_paths_are_cleared_and_the_others_left_alone() {
-    let booted = boot(&beside_a_network_card(WORKSTATION), AS_FIRMWARE).run().unwrap();
+    let booted = boot(&beside_a_network_card(WORKSTATION), AS_FIRMWARE)
+        .run()
+        .unwrap();
 
-    let on_paths = ["0001:00:01.0", "0001:00:02.0", "0001:02:00.0", "0001:02:01.0"];
+    let on_paths = [
+        "0001:00:01.0",
+        "0001:00:02.0",
+        "0001:02:00.0",
+        "0001:02:01.0",
+    ];
     for port in on_paths {
         assert_eq!(booted.acs_control(port), 0, "{port}\n{booted}");
     }
-    assert_eq!(booted.acs_control("0001:00:03.0"), 0x1d, "nothing is below it\n{booted}");
-    assert_eq!(journalled_ports(&booted), on_paths.map(|port| format!("{port} 29 0")));
+    assert_eq!(
+        booted.acs_control("0001:00:03.0"),
+        0x1d,
+        "nothing is below it\n{booted}"
+    );
+    assert_eq!(
+        journalled_ports(&booted),
+        on_paths.map(|port| format!("{port} 29 0"))
+    );
     let report = booted.report();
     assert_eq!(report.outcome("acs"), "pass", "{}", report.0);
     assert_eq!(report.path("0001:03:00.0", "0001:04:00.0"), Some("PIX"));
@@ -63,7 +92,11 @@ fn beside_geforce_boards_the_port_of_a_network_card_is_left_alone() {
     for port in ["0001:02:00.0", "0001:02:01.0"] {
         assert_eq!(booted.acs_control(port), 0, "{port}\n{booted}");
     }
-    assert_eq!(booted.acs_control("0001:00:02.0"), 0x1d, "only the network card is below it\n{booted}");
+    assert_eq!(
+        booted.acs_control("0001:00:02.0"),
+        0x1d,
+        "only the network card is below it\n{booted}"
+    );
     assert_eq!(booted.report().outcome("acs"), "pass", "{booted}");
 }
 
@@ -90,9 +123,17 @@ fn a_port_that_keeps_acs_or_takes_it_back_fails_and_is_named() {
     let report = booted.report();
     assert_eq!(report.outcome("acs"), "fail", "{}", report.0);
     assert_eq!(report.findings_about("acs", "0001:02:00.0"), []);
-    assert_eq!(report.findings_about("acs", "0001:02:01.0"), [("ACS-STUCK", "fail")]);
+    assert_eq!(
+        report.findings_about("acs", "0001:02:01.0"),
+        [("ACS-STUCK", "fail")]
+    );
     for port in ["0001:02:02.0", "0001:02:03.0"] {
-        assert_eq!(report.findings_about("acs", port), [("ACS-REVERTED", "fail")], "{port}\n{}", report.0);
+        assert_eq!(
+            report.findings_about("acs", port),
+            [("ACS-REVERTED", "fail")],
+            "{port}\n{}",
+            report.0
+        );
     }
     let verdict = booted.verdict();
     assert_eq!(verdict.verdict, "FAIL", "{booted}");
@@ -124,10 +165,17 @@ exit $status";
     let booted = boot.run().unwrap();
 
     // 0x5f is everything that the ports support; the pass had cleared it.
-    assert!(journalled_ports(&booted).contains(&"0001:02:00.0 95 0".to_owned()), "{:?}", journalled_ports(&booted));
+    assert!(
+        journalled_ports(&booted).contains(&"0001:02:00.0 95 0".to_owned()),
+        "{:?}",
+        journalled_ports(&booted)
+    );
     let report = booted.report();
     assert_eq!(report.outcome("acs"), "fail", "{}", report.0);
-    assert_eq!(report.findings_about("acs", "0001:02:00.0"), [("ACS-REVERTED", "fail")]);
+    assert_eq!(
+        report.findings_about("acs", "0001:02:00.0"),
+        [("ACS-REVERTED", "fail")]
+    );
     assert_eq!(booted.acs_control("0001:02:00.0"), 0x5f);
     assert_eq!(booted.verdict().verdict, "FAIL");
 }
@@ -136,7 +184,9 @@ fn machine(policy: &str) -> Booted {
     Boot::shipped()
         .device("pcie-root-port,id=port1,chassis=1,slot=1,addr=5")
         .device("pcie-root-port,id=port2,chassis=2,slot=2,addr=6")
-        .append(&format!("firstlight.expect.gpus=0 firstlight.fabric.acs={policy} {LEFT_ON}"))
+        .append(&format!(
+            "firstlight.expect.gpus=0 firstlight.fabric.acs={policy} {LEFT_ON}"
+        ))
         .workload(config_space::SAVE_PORTS)
         .on_any_verdict()
         .run()
@@ -150,9 +200,15 @@ fn acs_that_firmware_left_on_is_cleared_journalled_and_reported() {
     for port in PORTS {
         assert_eq!(booted.acs_control(port), 0, "{port}");
         let entries = journal["entries"].as_array().unwrap();
-        let entry = entries.iter().find(|e| e["bdf"] == port).unwrap_or_else(|| panic!("{journal}"));
+        let entry = entries
+            .iter()
+            .find(|e| e["bdf"] == port)
+            .unwrap_or_else(|| panic!("{journal}"));
         // Everything that QEMU's port supports: SV TB RR CR UF DT.
-        assert_eq!((&entry["before"], &entry["after"], &entry["readback"]), (&0x5f.into(), &0.into(), &0.into()));
+        assert_eq!(
+            (&entry["before"], &entry["after"], &entry["readback"]),
+            (&0x5f.into(), &0.into(), &0.into())
+        );
         assert_eq!(booted.report().device(port)["acs"]["ctrl"], 0);
     }
     assert_eq!(booted.report().outcome("acs"), "pass");
@@ -167,7 +223,9 @@ fn the_policy_off_leaves_acs_as_it_is() {
         assert_eq!(booted.acs_control(port), 0x5f, "{port}");
         assert_eq!(booted.report().device(port)["acs"]["ctrl"], 0x5f);
     }
-    let journalled = booted.find("firstlight/fabric.json").is_some_and(|j| j.windows(5).any(|w| w == b"\"bdf\""));
+    let journalled = booted
+        .find("firstlight/fabric.json")
+        .is_some_and(|j| j.windows(5).any(|w| w == b"\"bdf\""));
     assert!(!journalled, "{booted}");
 }
 
@@ -182,7 +240,9 @@ ls /sys/firmware/acpi/tables > /run/kept/tables";
 fn iommu_machine(iommu: &str, words: &str) -> Booted {
     let boot = Boot::shipped().device(iommu);
     (1..=2)
-        .fold(boot, |b, n| b.device(&format!("pcie-root-port,id=port{n},chassis={n},slot={n}")))
+        .fold(boot, |b, n| {
+            b.device(&format!("pcie-root-port,id=port{n},chassis={n},slot={n}"))
+        })
         .append("firstlight.expect.gpus=0")
         // With interrupt remapping the kernel panics if the emulated timer is late, as on a busy host (check_timer).
         .append("no_timer_check")
@@ -195,9 +255,16 @@ fn iommu_machine(iommu: &str, words: &str) -> Booted {
 
 #[track_caller]
 fn assert_iommu_off(booted: &Booted, firmware_table: &str) {
-    assert!(booted.text("kept/tables").contains(firmware_table), "the machine has no IOMMU\n{booted}");
+    assert!(
+        booted.text("kept/tables").contains(firmware_table),
+        "the machine has no IOMMU\n{booted}"
+    );
     for witness in ["classes", "groups", "members"] {
-        assert_eq!(booted.text(&format!("kept/{witness}")), "", "{witness}\n{booted}");
+        assert_eq!(
+            booted.text(&format!("kept/{witness}")),
+            "",
+            "{witness}\n{booted}"
+        );
     }
     let ports = booted.acs_ports();
     assert!(ports.len() >= 2, "{ports:?}");
@@ -205,8 +272,17 @@ fn assert_iommu_off(booted: &Booted, firmware_table: &str) {
     let report = booted.report();
     assert_eq!(report.outcome("iommu"), "pass", "{}", report.0);
     let iommu = &report.0["fabric"]["iommu"];
-    assert_eq!((&iommu["mode"], &iommu["groups"]), (&"off".into(), &0.into()));
-    assert!(iommu["firmware_tables"].as_array().unwrap().contains(&firmware_table.into()), "{iommu}");
+    assert_eq!(
+        (&iommu["mode"], &iommu["groups"]),
+        (&"off".into(), &0.into())
+    );
+    assert!(
+        iommu["firmware_tables"]
+            .as_array()
+            .unwrap()
+            .contains(&firmware_table.into()),
+        "{iommu}"
+    );
     for (bdf, _) in ports {
         assert_eq!(report.device(bdf)["acs"]["ctrl"], 0, "{bdf}");
     }
@@ -220,18 +296,32 @@ fn intels_iommu_stays_off_despite_words_that_switch_it_on() {
     // The words are reported, because the boot medium should not have them.
     let report = booted.report();
     let findings = report.test("cmdline")["findings"].as_array().unwrap();
-    let of = |code: &str| findings.iter().find(|f| f["code"] == code).unwrap_or_else(|| panic!("{findings:?}"));
+    let of = |code: &str| {
+        findings
+            .iter()
+            .find(|f| f["code"] == code)
+            .unwrap_or_else(|| panic!("{findings:?}"))
+    };
     let overridden = of("CMDLINE-OVERRIDDEN");
     assert_eq!(
         (&overridden["expected"], &overridden["measured"]),
         (&"intel_iommu=off".into(), &"intel_iommu=on".into())
     );
-    assert!(of("CMDLINE-NO-EFFECT")["message"].as_str().unwrap().starts_with("iommu=on has no effect"), "{findings:?}");
+    assert!(
+        of("CMDLINE-NO-EFFECT")["message"]
+            .as_str()
+            .unwrap()
+            .starts_with("iommu=on has no effect"),
+        "{findings:?}"
+    );
 }
 
 /// QEMU without hardware virtualization breaks the IOAPIC under amd-iommu, and with it the output of programs on the
 /// serial line: the console of this boot shows the kernel's log.
 #[test]
 fn amds_iommu_stays_off_despite_words_that_switch_it_on() {
-    assert_iommu_off(&iommu_machine("amd-iommu", "iommu=on amd_iommu=on loglevel=7"), "IVRS");
+    assert_iommu_off(
+        &iommu_machine("amd-iommu", "iommu=on amd_iommu=on loglevel=7"),
+        "IVRS",
+    );
 }

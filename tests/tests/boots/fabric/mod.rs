@@ -35,7 +35,9 @@ fn a_port_without_extended_configuration_space_is_never_a_pass() {
     let report = BROKEN.report();
     assert_eq!(report.device("0001:02:01.0")["config"]["bytes"], 256);
     assert_eq!(report.findings_about("acs", "0001:02:00.0"), []);
-    let [(code, severity)] = report.findings_about("acs", "0001:02:01.0")[..] else { panic!("{}", report.0) };
+    let [(code, severity)] = report.findings_about("acs", "0001:02:01.0")[..] else {
+        panic!("{}", report.0)
+    };
     assert_eq!(code, "NO-ECAM");
     assert!(["fail", "error"].contains(&severity), "{severity}");
 }
@@ -44,9 +46,16 @@ fn a_port_without_extended_configuration_space_is_never_a_pass() {
 fn a_gpu_that_fell_off_the_bus_fails_and_does_not_hang_the_boot() {
     let report = BROKEN.report();
     assert_eq!(report.outcome("fabric"), "fail", "{}", report.0);
-    assert_eq!(report.findings_about("fabric", "0001:05:00.0"), [("GPU-GONE", "fail")]);
+    assert_eq!(
+        report.findings_about("fabric", "0001:05:00.0"),
+        [("GPU-GONE", "fail")]
+    );
     assert_eq!(report.findings_about("fabric", "0001:03:00.0"), []);
-    assert!(["FAIL", "ERROR"].contains(&BROKEN.verdict().verdict.as_str()), "{}", *BROKEN);
+    assert!(
+        ["FAIL", "ERROR"].contains(&BROKEN.verdict().verdict.as_str()),
+        "{}",
+        *BROKEN
+    );
 }
 
 #[test]
@@ -54,10 +63,19 @@ fn a_narrow_link_degrades_and_an_idle_gpus_slow_link_does_not() {
     let report = BROKEN.report();
     assert_eq!(report.outcome("links"), "warn", "{}", report.0);
     assert_eq!(report.findings_about("links", "0001:03:00.0"), []);
-    assert_eq!(report.findings_about("links", "0001:06:00.0"), [("LINK-NARROW", "warn")]);
-    assert_eq!(report.findings_about("links", "0001:07:00.0"), [("LINK-SLOW", "info")]);
+    assert_eq!(
+        report.findings_about("links", "0001:06:00.0"),
+        [("LINK-NARROW", "warn")]
+    );
+    assert_eq!(
+        report.findings_about("links", "0001:07:00.0"),
+        [("LINK-SLOW", "info")]
+    );
     let link = &report.device("0001:06:00.0")["link"];
-    assert_eq!((&link["width"], &link["max_width"]), (&4.into(), &16.into()));
+    assert_eq!(
+        (&link["width"], &link["max_width"]),
+        (&4.into(), &16.into())
+    );
 }
 
 fn two_gpus(parameters: &[&str]) -> Topology {
@@ -80,7 +98,10 @@ fn gpus_in_a_domain_of_five_digits_are_listed_with_their_bar_sizes() {
     assert_eq!(report.device(gpus[0])["parent"], "10002:00:01.0");
     assert_eq!(report.device(gpus[0])["kind"], "endpoint");
     let rebar = &report.device(gpus[0])["rebar"][0];
-    assert_eq!((&rebar["bar"], &rebar["current_bytes"]), (&1.into(), &(32_u64 << 30).into()));
+    assert_eq!(
+        (&rebar["bar"], &rebar["current_bytes"]),
+        (&1.into(), &(32_u64 << 30).into())
+    );
     let sizes: Vec<u64> = (26..36).map(|n| 1 << n).collect();
     assert_eq!(rebar["supported_bytes"], serde_json::json!(sizes));
 }
@@ -89,7 +110,10 @@ fn gpus_in_a_domain_of_five_digits_are_listed_with_their_bar_sizes() {
 fn gpus_on_a_second_root_bus_of_the_first_domain_are_found() {
     let booted = boot_topology(&two_gpus(&["domain=0", "bus=0x40"]));
     let report = booted.report();
-    assert_eq!(report.0["fabric"]["gpus"], serde_json::json!(["0000:41:00.0", "0000:42:00.0"]));
+    assert_eq!(
+        report.0["fabric"]["gpus"],
+        serde_json::json!(["0000:41:00.0", "0000:42:00.0"])
+    );
     assert_eq!(report.path("0000:41:00.0", "0000:42:00.0"), Some("PHB"));
     assert_eq!(report.outcome("acs"), "pass", "{}", report.0);
 }

@@ -10,7 +10,10 @@ const GIB: u64 = 1 << 30;
 
 fn boot(topology: &Topology) -> Booted {
     let boot = Boot::shipped().fakepci(topology).unwrap();
-    boot.workload(SAVE_ALL_DEVICES).on_any_verdict().run().unwrap()
+    boot.workload(SAVE_ALL_DEVICES)
+        .on_any_verdict()
+        .run()
+        .unwrap()
 }
 
 /// The codes of the pass's findings about one GPU.
@@ -18,7 +21,9 @@ fn finding_codes(booted: &Booted, bdf: &str) -> Vec<String> {
     let journal = booted.json("firstlight/fabric.json");
     let all = journal["findings"].as_array().cloned().unwrap_or_default();
     let about = all.iter().filter(|f| f["subject"] == bdf);
-    about.map(|f| f["code"].as_str().unwrap().to_owned()).collect()
+    about
+        .map(|f| f["code"].as_str().unwrap().to_owned())
+        .collect()
 }
 
 /// Two GPUs and a network card share the window of one switch: no BAR can grow while the other devices are in place.
@@ -34,19 +39,32 @@ fn a_shared_window_is_grown_for_all_gpus_of_a_switch() {
     }
     topology.nic(c, "");
     topology.parameter("window=0x2000000000");
-    let boot = Boot::shipped().fakepci(&topology).unwrap().workload(&[SAVE_ALL_DEVICES, SAVE_PORTS].concat());
-    let boot = boot.append("pci=config_acs=1111111@pci:0:0").on_any_verdict();
+    let boot = Boot::shipped()
+        .fakepci(&topology)
+        .unwrap()
+        .workload(&[SAVE_ALL_DEVICES, SAVE_PORTS].concat());
+    let boot = boot
+        .append("pci=config_acs=1111111@pci:0:0")
+        .on_any_verdict();
     let booted = boot.run().unwrap();
 
     let all = ["0001:03:00.0", "0001:04:00.0", "0001:05:00.0"];
     for gpu in &all[..2] {
-        assert!(booted.bar1(gpu).agrees_on(32 * GIB), "{:x?}\n{booted}", booted.bar1(gpu));
+        assert!(
+            booted.bar1(gpu).agrees_on(32 * GIB),
+            "{:x?}\n{booted}",
+            booted.bar1(gpu)
+        );
         assert_eq!(finding_codes(&booted, gpu), ["REBAR-RESIZED"]);
     }
     booted.assert_bars_consistent(&all);
     let report = booted.report();
     for sound in ["0001:03:00.1", "0001:04:00.1"] {
-        assert_ne!(report.device(sound)["bars"][0]["start"], 0, "{sound} came back without an address");
+        assert_ne!(
+            report.device(sound)["bars"][0]["start"],
+            0,
+            "{sound} came back without an address"
+        );
     }
     for port in ["0001:02:00.0", "0001:02:01.0"] {
         assert_eq!(booted.acs_control(port), 0, "{port}\n{booted}");
@@ -67,11 +85,18 @@ fn eight_gpus_behind_two_switches_get_their_full_size() {
     topology.parameter("window=0x8000000000");
     let booted = boot(&topology);
 
-    let gpus: Vec<String> = [3, 4, 5, 6, 9, 10, 11, 12].iter().map(|bus| format!("0001:{bus:02x}:00.0")).collect();
+    let gpus: Vec<String> = [3, 4, 5, 6, 9, 10, 11, 12]
+        .iter()
+        .map(|bus| format!("0001:{bus:02x}:00.0"))
+        .collect();
     let gpus: Vec<&str> = gpus.iter().map(String::as_str).collect();
     booted.assert_bars_consistent(&gpus);
     for gpu in gpus {
-        assert!(booted.bar1(gpu).agrees_on(32 * GIB), "{gpu}: {:x?}\n{booted}", booted.bar1(gpu));
+        assert!(
+            booted.bar1(gpu).agrees_on(32 * GIB),
+            "{gpu}: {:x?}\n{booted}",
+            booted.bar1(gpu)
+        );
     }
     booted.says("BAR1 8 of 8 full size");
 }
@@ -84,8 +109,11 @@ fn restore_returns_to_the_firmwares_sizes() {
         topology.gpu(port, "");
     }
     let boot = Boot::shipped().fakepci(&topology).unwrap();
-    let script =
-        ["firstlight fabric restore > /run/kept/restore; echo $? >> /run/kept/restore", SAVE_ALL_DEVICES].concat();
+    let script = [
+        "firstlight fabric restore > /run/kept/restore; echo $? >> /run/kept/restore",
+        SAVE_ALL_DEVICES,
+    ]
+    .concat();
     let booted = boot.workload(&script).on_any_verdict().run().unwrap();
 
     booted.says("BAR1 2 of 2 full size");
@@ -93,8 +121,15 @@ fn restore_returns_to_the_firmwares_sizes() {
     booted.assert_bars_consistent(&gpus);
     let output = booted.text("kept/restore");
     for gpu in gpus {
-        assert!(output.contains(&format!("{gpu} BAR1 32 GiB -> 256 MiB")), "{output}");
-        assert!(booted.bar1(gpu).agrees_on(256 << 20), "{:x?}\n{booted}", booted.bar1(gpu));
+        assert!(
+            output.contains(&format!("{gpu} BAR1 32 GiB -> 256 MiB")),
+            "{output}"
+        );
+        assert!(
+            booted.bar1(gpu).agrees_on(256 << 20),
+            "{:x?}\n{booted}",
+            booted.bar1(gpu)
+        );
     }
     assert!(output.ends_with("\n0"), "{output}");
 }
@@ -111,8 +146,16 @@ fn a_neighbour_that_ignores_the_write_does_not_keep_the_other_small() {
 
     let gpus = ["0001:03:00.0", "0001:04:00.0"];
     booted.assert_bars_consistent(&gpus);
-    assert!(booted.bar1(gpus[0]).agrees_on(256 << 20), "{:x?}\n{booted}", booted.bar1(gpus[0]));
-    assert!(booted.bar1(gpus[1]).agrees_on(32 * GIB), "{:x?}\n{booted}", booted.bar1(gpus[1]));
+    assert!(
+        booted.bar1(gpus[0]).agrees_on(256 << 20),
+        "{:x?}\n{booted}",
+        booted.bar1(gpus[0])
+    );
+    assert!(
+        booted.bar1(gpus[1]).agrees_on(32 * GIB),
+        "{:x?}\n{booted}",
+        booted.bar1(gpus[1])
+    );
     assert_eq!(finding_codes(&booted, gpus[0]), ["REBAR-IGNORED"]);
     assert_eq!(finding_codes(&booted, gpus[1]), ["REBAR-RESIZED"]);
 }
@@ -129,12 +172,23 @@ fn three_gpus_that_do_not_fit_step_down_together() {
 
     let gpus = ["0001:03:00.0", "0001:04:00.0", "0001:05:00.0"];
     for gpu in gpus {
-        assert!(booted.bar1(gpu).agrees_on(16 * GIB), "{:x?}\n{booted}", booted.bar1(gpu));
-        assert_eq!(finding_codes(&booted, gpu), ["REBAR-RESIZED", "REBAR-NO-ROOM"]);
+        assert!(
+            booted.bar1(gpu).agrees_on(16 * GIB),
+            "{:x?}\n{booted}",
+            booted.bar1(gpu)
+        );
+        assert_eq!(
+            finding_codes(&booted, gpu),
+            ["REBAR-RESIZED", "REBAR-NO-ROOM"]
+        );
     }
     booted.assert_bars_consistent(&gpus);
     let tries = &booted.json("firstlight/fabric.json")["bars"][0]["tries"];
-    assert_eq!((&tries[0]["bytes"], &tries[0]["together"]), (&(32 * GIB).into(), &false.into()), "{tries}");
+    assert_eq!(
+        (&tries[0]["bytes"], &tries[0]["together"]),
+        (&(32 * GIB).into(), &false.into()),
+        "{tries}"
+    );
     booted.says("BAR1 0 of 3 full; REBAR-NO-ROOM");
 }
 
@@ -152,11 +206,21 @@ fn gpus_behind_separate_root_ports_step_down_one_by_one() {
     booted.assert_bars_consistent(&gpus);
     let sizes: Vec<u64> = gpus.iter().map(|gpu| booted.bar1(gpu).bytes).collect();
     for (gpu, bytes) in gpus.iter().zip(&sizes) {
-        assert!(booted.bar1(gpu).agrees_on(*bytes), "{:x?}\n{booted}", booted.bar1(gpu));
+        assert!(
+            booted.bar1(gpu).agrees_on(*bytes),
+            "{:x?}\n{booted}",
+            booted.bar1(gpu)
+        );
     }
     assert_eq!(sizes[0], 32 * GIB, "{sizes:?}\n{booted}");
-    assert!(sizes[2] > 256 << 20 && sizes[2] < 32 * GIB, "{sizes:?}\n{booted}");
-    assert_eq!(finding_codes(&booted, gpus[2]), ["REBAR-RESIZED", "REBAR-NO-ROOM"]);
+    assert!(
+        sizes[2] > 256 << 20 && sizes[2] < 32 * GIB,
+        "{sizes:?}\n{booted}"
+    );
+    assert_eq!(
+        finding_codes(&booted, gpus[2]),
+        ["REBAR-RESIZED", "REBAR-NO-ROOM"]
+    );
 }
 
 /// The firmware left BAR1 so large that the third GPU's BAR1 got no address.
@@ -209,9 +273,17 @@ fn only_finding(booted: &Booted, bdf: &str) -> serde_json::Value {
 fn assert_unchanged(booted: &Booted, gpus: &[&str], code: &str, severity: &str) {
     booted.assert_bars_consistent(gpus);
     for gpu in gpus {
-        assert!(booted.bar1(gpu).agrees_on(FIRMWARE), "{gpu}: {:x?}\n{booted}", booted.bar1(gpu));
+        assert!(
+            booted.bar1(gpu).agrees_on(FIRMWARE),
+            "{gpu}: {:x?}\n{booted}",
+            booted.bar1(gpu)
+        );
         let finding = only_finding(booted, gpu);
-        assert_eq!((finding["code"].as_str(), finding["severity"].as_str()), (Some(code), Some(severity)), "{finding}");
+        assert_eq!(
+            (finding["code"].as_str(), finding["severity"].as_str()),
+            (Some(code), Some(severity)),
+            "{finding}"
+        );
     }
     booted.says(code);
 }
@@ -224,8 +296,13 @@ fn without_any_room_every_register_keeps_its_address() {
     let booted = boot(&topology);
     assert_unchanged(&booted, &BOTH, "REBAR-NO-ROOM", "warn");
     let evidence = only_finding(&booted, BOTH[0])["evidence"].to_string();
-    for part in ["firmware left 256 MiB", "32 GiB: ENOSPC", "512 MiB: ENOSPC", "window of 0001:00:01.0", "fakepci high"]
-    {
+    for part in [
+        "firmware left 256 MiB",
+        "32 GiB: ENOSPC",
+        "512 MiB: ENOSPC",
+        "window of 0001:00:01.0",
+        "fakepci high",
+    ] {
         assert!(evidence.contains(part), "{part} is missing in {evidence}");
     }
 }
@@ -247,10 +324,18 @@ fn without_room_below_a_switch_everything_is_put_back() {
     let mut topology = two_gpus_and_a_nic_on_one_switch();
     topology.parameter("window=0x40000000");
     let booted = boot(&topology);
-    assert_unchanged(&booted, &["0001:03:00.0", "0001:04:00.0"], "REBAR-NO-ROOM", "warn");
+    assert_unchanged(
+        &booted,
+        &["0001:03:00.0", "0001:04:00.0"],
+        "REBAR-NO-ROOM",
+        "warn",
+    );
     booted.assert_bars_consistent(&["0001:03:00.0", "0001:04:00.0", "0001:05:00.0"]);
     let evidence = only_finding(&booted, "0001:03:00.0")["evidence"].to_string();
-    assert!(evidence.contains("together with its neighbours"), "{evidence}");
+    assert!(
+        evidence.contains("together with its neighbours"),
+        "{evidence}"
+    );
 }
 
 /// A rescan below one port that finds no room may remove the windows of all other ports: a device that is in use there,
@@ -272,14 +357,29 @@ case \" $* \" in *' fabric fix '*)
 \tcat /sys/bus/pci/devices/0001:05:00.0/resource > /run/kept/before ;;
 esac
 exec /t/firstlight \"$@\"";
-    let boot = Boot::shipped().fakepci(&topology).unwrap().validator(script).unwrap();
+    let boot = Boot::shipped()
+        .fakepci(&topology)
+        .unwrap()
+        .validator(script)
+        .unwrap();
     let boot = boot.workload(SAVE_ALL_DEVICES);
     let booted = boot.on_any_verdict().run().unwrap();
 
-    assert_unchanged(&booted, &["0001:03:00.0", "0001:04:00.0"], "REBAR-NO-ROOM", "warn");
+    assert_unchanged(
+        &booted,
+        &["0001:03:00.0", "0001:04:00.0"],
+        "REBAR-NO-ROOM",
+        "warn",
+    );
     let evidence = only_finding(&booted, "0001:03:00.0")["evidence"].to_string();
-    assert!(evidence.contains("together with its neighbours"), "{evidence}");
-    assert_eq!(booted.text("kept/resource.0001:05:00.0"), booted.text("kept/before"));
+    assert!(
+        evidence.contains("together with its neighbours"),
+        "{evidence}"
+    );
+    assert_eq!(
+        booted.text("kept/resource.0001:05:00.0"),
+        booted.text("kept/before")
+    );
     booted.assert_bars_consistent(&["0001:03:00.0", "0001:04:00.0", "0001:05:00.0"]);
 }
 
@@ -288,9 +388,17 @@ fn a_neighbour_in_use_is_never_removed() {
     let mut topology = two_gpus_and_a_nic_on_one_switch();
     topology.parameter(&format!("bind={NIC:#x}"));
     let booted = boot(&topology);
-    assert_unchanged(&booted, &["0001:03:00.0", "0001:04:00.0"], "REBAR-NO-ROOM", "warn");
+    assert_unchanged(
+        &booted,
+        &["0001:03:00.0", "0001:04:00.0"],
+        "REBAR-NO-ROOM",
+        "warn",
+    );
     let cause = only_finding(&booted, "0001:03:00.0")["cause"].to_string();
-    assert!(cause.contains("0001:05:00.0 shares the window and has the driver fakepci bound"), "{cause}");
+    assert!(
+        cause.contains("0001:05:00.0 shares the window and has the driver fakepci bound"),
+        "{cause}"
+    );
     assert_eq!(booted.report().device("0001:05:00.0")["driver"], "fakepci");
 }
 

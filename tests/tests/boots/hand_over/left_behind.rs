@@ -29,7 +29,14 @@ echo escaped: $(ps | grep -c '[s]leep 2')";
 
 #[test]
 fn a_process_that_left_its_control_group_ends_with_the_tests_and_the_verdict_stays() {
-    let booted = Boot::shipped().mostly_waits().append(WORDS).validator(ESCAPE).unwrap().workload(FORGE).run().unwrap();
+    let booted = Boot::shipped()
+        .mostly_waits()
+        .append(WORDS)
+        .validator(ESCAPE)
+        .unwrap()
+        .workload(FORGE)
+        .run()
+        .unwrap();
     booted.says(" was left running by the tests, and is ended");
     booted.says("verdict: as it was");
     booted.says("report: as it was");
@@ -42,12 +49,31 @@ fn a_process_that_left_its_control_group_ends_with_the_tests_and_the_verdict_sta
 fn a_fork_bomb_in_the_validator_is_ended_at_its_deadline() {
     const BOMB: &str = r#"case "$*" in *--json*report.json*) bomb() { bomb | bomb & }; bomb; sleep 1000 ;; esac
 exec /t/firstlight "$@""#;
-    let words = format!("{WORDS} firstlight.validate.timeout_s=5 firstlight.policy.on_error=poweroff");
-    let booted = Boot::shipped().append(&words).validator(BOMB).unwrap().run().unwrap();
+    let words =
+        format!("{WORDS} firstlight.validate.timeout_s=5 firstlight.policy.on_error=poweroff");
+    let booted = Boot::shipped()
+        .append(&words)
+        .validator(BOMB)
+        .unwrap()
+        .run()
+        .unwrap();
     let verdict = booted.verdict();
-    assert_eq!((verdict.verdict.as_str(), verdict.failed), ("ERROR", vec!["validator".to_owned()]), "{booted}");
-    let stage = booted.lines().find(|line| line.starts_with("validate  ")).unwrap_or_default().to_owned();
-    let took: u64 = stage.split_whitespace().rev().nth(1).and_then(|ms| ms.parse().ok()).unwrap_or(u64::MAX);
+    assert_eq!(
+        (verdict.verdict.as_str(), verdict.failed),
+        ("ERROR", vec!["validator".to_owned()]),
+        "{booted}"
+    );
+    let stage = booted
+        .lines()
+        .find(|line| line.starts_with("validate  "))
+        .unwrap_or_default()
+        .to_owned();
+    let took: u64 = stage
+        .split_whitespace()
+        .rev()
+        .nth(1)
+        .and_then(|ms| ms.parse().ok())
+        .unwrap_or(u64::MAX);
     println!("the stage took {took} ms");
     assert!(took < 90_000, "{stage}");
 }

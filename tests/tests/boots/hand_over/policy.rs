@@ -10,10 +10,15 @@ use std::time::Duration;
 
 #[test]
 fn a_failure_can_open_a_shell_on_the_console() {
-    let boot = Boot::shipped().workload("echo the workload ran").config("[policy]\nallow_shell = true\n");
+    let boot = Boot::shipped()
+        .workload("echo the workload ran")
+        .config("[policy]\nallow_shell = true\n");
     let booted = boot
         .append("firstlight.expect.gpus=1 firstlight.policy.on_fail=shell")
-        .type_at("# ", "test -e /run/firstlight/validated || echo answer $((6 * 7))")
+        .type_at(
+            "# ",
+            "test -e /run/firstlight/validated || echo answer $((6 * 7))",
+        )
         .type_at("answer 42", "poweroff -f")
         .run()
         .unwrap();
@@ -35,13 +40,19 @@ fn the_screen_shows_tests_then_the_verdict_and_its_menu_works() {
         [[fault]]\nkind = \"nccl-wrong\"\ncollective = \"all_reduce\"\n";
     let scenario = Scenario::of(faults.parse().unwrap()).unwrap().gpus(2);
     // The pictures are kept for inspection.
-    let place = |name: &str| Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("screen-{name}.ppm"));
+    let place =
+        |name: &str| Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("screen-{name}.ppm"));
     let [running, failed, again] = ["running", "failed", "again"].map(place);
     let booted = Boot::shipped()
         .memory(2048)
         .overlay(|_| overlay(&scenario).unwrap())
         .screen()
-        .screenshot_at("PASS   p2p-integrity", &running, &[], Duration::from_secs(2))
+        .screenshot_at(
+            "PASS   p2p-integrity",
+            &running,
+            &[],
+            Duration::from_secs(2),
+        )
         // After b, y confirms and any other key goes back.
         .screenshot_at("HOLD ", &failed, &["b", "n", "1"], DRAWN)
         .screenshot_at("HOLD ", &again, &["b", "y"], DRAWN)
@@ -54,14 +65,24 @@ fn the_screen_shows_tests_then_the_verdict_and_its_menu_works() {
     booted.ended(&End::Reboot);
     // While the tests run, the words of passed tests are green; the letters of the verdict are many times as large.
     let (green, red) = (pixels(&running, GREEN), pixels(&failed, RED));
-    assert!((100..20_000).contains(&green), "{green} green pixels while the tests run");
-    assert!(red > 15_000 && pixels(&again, RED) > 15_000, "{red} red pixels of a large FAIL");
+    assert!(
+        (100..20_000).contains(&green),
+        "{green} green pixels while the tests run"
+    );
+    assert!(
+        red > 15_000 && pixels(&again, RED) > 15_000,
+        "{red} red pixels of a large FAIL"
+    );
 }
 
 #[test]
 fn a_console_that_is_set_to_lines_has_no_menu() {
     let fails = Boot::shipped().append("firstlight.expect.gpus=1 firstlight.console.view=lines");
-    let booted = fails.screen().stop_after("HOLD ", Duration::from_secs(1)).run().unwrap();
+    let booted = fails
+        .screen()
+        .stop_after("HOLD ", Duration::from_secs(1))
+        .run()
+        .unwrap();
     booted.never_says("menu on the screen");
     booted.ended(&End::StillRunning);
 }

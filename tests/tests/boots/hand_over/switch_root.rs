@@ -36,13 +36,28 @@ fn root_tree(image: &Image, label: &str) -> TempDir {
 fn assert_arrived(booted: &Booted, label: &str, kind: &str) {
     assert_eq!(booted.verdict().verdict, "PASS", "{booted}");
     booted.says(&format!("new root pid 1 label {label}"));
-    let files = booted.lines().find(|l| l.starts_with("new root files")).unwrap_or_else(|| panic!("{booted}"));
-    for file in ["report.json", "verdict.json", "env", "validated", "boot.log"] {
+    let files = booted
+        .lines()
+        .find(|l| l.starts_with("new root files"))
+        .unwrap_or_else(|| panic!("{booted}"));
+    for file in [
+        "report.json",
+        "verdict.json",
+        "env",
+        "validated",
+        "boot.log",
+    ] {
         assert!(files.contains(file), "no {file} in {files:?}");
     }
-    let verdict = booted.lines().find(|l| l.starts_with("new root verdict")).unwrap();
+    let verdict = booted
+        .lines()
+        .find(|l| l.starts_with("new root verdict"))
+        .unwrap();
     assert!(verdict.ends_with("\"PASS\""), "{verdict:?}");
-    let mounts = booted.lines().find(|l| l.starts_with("new root mounts")).unwrap();
+    let mounts = booted
+        .lines()
+        .find(|l| l.starts_with("new root mounts"))
+        .unwrap();
     for mount in ["/ ", "/dev ", "/proc ", "/run ", "/sys "] {
         assert!(mounts.contains(mount), "{mount:?} not in {mounts:?}");
     }
@@ -53,8 +68,11 @@ fn assert_arrived(booted: &Booted, label: &str, kind: &str) {
 }
 
 fn boot(root: &str) -> Boot {
-    let config = format!("[workload]\nmode = \"switch-root\"\nroot = \"{root}\"\nexec = [\"/sbin/init\"]\n");
-    Boot::shipped().append("firstlight.expect.gpus=0").config(&config)
+    let config =
+        format!("[workload]\nmode = \"switch-root\"\nroot = \"{root}\"\nexec = [\"/sbin/init\"]\n");
+    Boot::shipped()
+        .append("firstlight.expect.gpus=0")
+        .config(&config)
 }
 
 #[test]
@@ -63,7 +81,11 @@ fn into_an_ext4_partition_by_label() {
     let dir = root_tree(&image, "ROOTDISK");
     let scratch = tempfile::tempdir().unwrap();
     let disk = ext4_of(dir.path(), "ROOTDISK", 16, scratch.path().join("disk"));
-    assert_arrived(&boot("LABEL=ROOTDISK").disk(&disk).run().unwrap(), "ROOTDISK", "ext4");
+    assert_arrived(
+        &boot("LABEL=ROOTDISK").disk(&disk).run().unwrap(),
+        "ROOTDISK",
+        "ext4",
+    );
 }
 
 /// A squashfs is read-only; an overlay in memory lets its init write files.
@@ -75,7 +97,14 @@ fn into_a_squashfs_file_on_a_disk() {
     let scratch = tempfile::tempdir().unwrap();
     squashfs(inner.path(), outer.path().join("node.squashfs")).unwrap();
     let disk = ext4_of(outer.path(), "IMAGES", 16, scratch.path().join("disk"));
-    assert_arrived(&boot("LABEL=IMAGES:/node.squashfs").disk(&disk).run().unwrap(), "INNER", "overlay");
+    assert_arrived(
+        &boot("LABEL=IMAGES:/node.squashfs")
+            .disk(&disk)
+            .run()
+            .unwrap(),
+        "INNER",
+        "overlay",
+    );
 }
 
 /// A squashfs, and its checksum.
@@ -83,12 +112,19 @@ fn squashfs_image(scratch: &TempDir, label: &str) -> (Vec<u8>, String) {
     let file: PathBuf = scratch.path().join("root.squashfs");
     squashfs(root_tree(&Image::shipped(), label).path(), file.clone()).unwrap();
     let output = Command::new("sha256sum").arg(&file).output().unwrap();
-    let sum = String::from_utf8(output.stdout).unwrap().split(' ').next().unwrap().to_owned();
+    let sum = String::from_utf8(output.stdout)
+        .unwrap()
+        .split(' ')
+        .next()
+        .unwrap()
+        .to_owned();
     (fs::read(&file).unwrap(), sum)
 }
 
 fn from_server(root: &str) -> Boot {
-    boot(root).card("user", "52:54:00:12:34:56").append("firstlight.policy.on_error=poweroff")
+    boot(root)
+        .card("user", "52:54:00:12:34:56")
+        .append("firstlight.policy.on_error=poweroff")
 }
 
 /// The file is in memory afterwards, so the server is no longer needed.
@@ -115,10 +151,17 @@ fn a_root_with_a_wrong_checksum_or_that_is_too_large_is_named_and_on_error_appli
     for (path, why) in [("/other", "sha256 is "), ("/large", "larger than ")] {
         let url = server.url("10.0.2.2", path);
         // A root may take at most half of the free memory, which is less than what the server sends.
-        let booted = from_server(&format!("{url}#sha256={}", "0".repeat(64))).memory(1024).run().unwrap();
+        let booted = from_server(&format!("{url}#sha256={}", "0".repeat(64)))
+            .memory(1024)
+            .run()
+            .unwrap();
         assert_eq!(booted.verdict().verdict, "PASS", "{booted}");
         let line = format!("ERROR     INIT-HANDOFF: workload.root {url}: {why}");
-        assert_eq!(booted.lines().filter(|l| l.starts_with(&line)).count(), 1, "{booted}");
+        assert_eq!(
+            booted.lines().filter(|l| l.starts_with(&line)).count(),
+            1,
+            "{booted}"
+        );
         booted.never_says("new root");
         booted.ended(&End::PowerOff);
     }
@@ -128,8 +171,13 @@ fn a_root_with_a_wrong_checksum_or_that_is_too_large_is_named_and_on_error_appli
 fn a_server_that_does_not_answer_is_named_and_on_error_applies() {
     let server = HttpServer::start(|_, _| HttpReply::Silence);
     let url = server.url("10.0.2.2", "/root.squashfs");
-    let booted = from_server(&format!("{url}#sha256={}", "0".repeat(64))).mostly_waits().run().unwrap();
-    booted.says(&format!("ERROR     INIT-HANDOFF: workload.root {url}: nothing came for 30 s"));
+    let booted = from_server(&format!("{url}#sha256={}", "0".repeat(64)))
+        .mostly_waits()
+        .run()
+        .unwrap();
+    booted.says(&format!(
+        "ERROR     INIT-HANDOFF: workload.root {url}: nothing came for 30 s"
+    ));
     booted.ended(&End::PowerOff);
 }
 

@@ -10,12 +10,18 @@ const TIMEOUT: u64 = 15;
 
 /// The watchdog of QEMU's chipset is switched off, so that only the device that a test adds can be used.
 fn boot(mode: &str) -> Boot {
-    let words = format!("{PASS} firstlight.watchdog.mode={mode} firstlight.watchdog.timeout_s={TIMEOUT}");
-    Boot::shipped().mostly_waits().append(&words).qemu(&["-global", "ICH9-LPC.noreboot=true"])
+    let words =
+        format!("{PASS} firstlight.watchdog.mode={mode} firstlight.watchdog.timeout_s={TIMEOUT}");
+    Boot::shipped()
+        .mostly_waits()
+        .append(&words)
+        .qemu(&["-global", "ICH9-LPC.noreboot=true"])
 }
 
 fn device() -> Boot {
-    boot("hardware").device("i6300esb").qemu(&["-action", "watchdog=reset"])
+    boot("hardware")
+        .device("i6300esb")
+        .qemu(&["-action", "watchdog=reset"])
 }
 
 /// Freezes process 1: it gets no more processor time, and the machine cannot power off without it.
@@ -42,11 +48,17 @@ fn the_device_resets_a_machine_whose_process_1_hangs() {
 
 #[test]
 fn the_chipsets_watchdog_is_found_and_resets_the_machine() {
-    let words = format!("{PASS} firstlight.watchdog.mode=hardware firstlight.watchdog.timeout_s={TIMEOUT}");
-    let boot = Boot::shipped().mostly_waits().append(&words).qemu(&["-global", "ICH9-LPC.noreboot=false"]);
+    let words =
+        format!("{PASS} firstlight.watchdog.mode=hardware firstlight.watchdog.timeout_s={TIMEOUT}");
+    let boot = Boot::shipped()
+        .mostly_waits()
+        .append(&words)
+        .qemu(&["-global", "ICH9-LPC.noreboot=false"]);
     let booted = boot.workload(FREEZE).run().unwrap();
     assert_restarts(&booted, "iTCO_wdt");
-    booted.says(&format!("watchdog  iTCO_wdt, {TIMEOUT} s, not proven to reset "));
+    booted.says(&format!(
+        "watchdog  iTCO_wdt, {TIMEOUT} s, not proven to reset "
+    ));
 }
 
 /// The strap of QEMU's chipset is at its default: its watchdog counts, and resets nothing.
@@ -60,10 +72,16 @@ fn a_virtual_machine_does_not_rely_on_a_chipsets_watchdog() {
 /// The same on a processor that shows no hypervisor.
 #[test]
 fn beside_a_chipsets_watchdog_that_resets_nothing_the_kernels_one_does() {
-    let booted = boot("auto").qemu(&["-cpu", "max,-cx16,-hypervisor"]).workload(FREEZE).run().unwrap();
+    let booted = boot("auto")
+        .qemu(&["-cpu", "max,-cx16,-hypervisor"])
+        .workload(FREEZE)
+        .run()
+        .unwrap();
     assert_restarts(&booted, "iTCO_wdt");
-    booted
-        .says(&format!("watchdog  iTCO_wdt, {TIMEOUT} s, not proven to reset; Software Watchdog, {} s ", 2 * TIMEOUT));
+    booted.says(&format!(
+        "watchdog  iTCO_wdt, {TIMEOUT} s, not proven to reset; Software Watchdog, {} s ",
+        2 * TIMEOUT
+    ));
 }
 
 /// A chipset without a watchdog.
@@ -73,30 +91,50 @@ fn without_watchdog(boot: Boot) -> Boot {
 
 #[test]
 fn without_a_device_the_kernels_software_watchdog_resets_the_machine() {
-    assert_restarts(&without_watchdog(boot("auto")).workload(FREEZE).run().unwrap(), "Software Watchdog");
+    assert_restarts(
+        &without_watchdog(boot("auto"))
+            .workload(FREEZE)
+            .run()
+            .unwrap(),
+        "Software Watchdog",
+    );
 }
 
 /// Both the validator and the hold take longer than the timeout.
 #[test]
 fn a_long_validation_and_a_long_hold_do_not_reset_the_machine() {
     let longer = TIMEOUT + 10;
-    let script = format!("case \"$*\" in *--json*report.json*) sleep {longer} ;; esac\nexec /t/firstlight \"$@\"");
-    let boot = device().validator(&script).unwrap().append("firstlight.policy.on_pass=hold");
-    let booted = boot.stop_after("HOLD ", Duration::from_secs(longer)).run().unwrap();
+    let script = format!(
+        "case \"$*\" in *--json*report.json*) sleep {longer} ;; esac\nexec /t/firstlight \"$@\""
+    );
+    let boot = device()
+        .validator(&script)
+        .unwrap()
+        .append("firstlight.policy.on_pass=hold");
+    let booted = boot
+        .stop_after("HOLD ", Duration::from_secs(longer))
+        .run()
+        .unwrap();
     assert_eq!(booted.verdict().verdict, "PASS", "{booted}");
     booted.ended(&End::StillRunning);
 }
 
 #[test]
 fn a_workload_that_does_not_use_the_watchdog_may_run_longer_than_the_timeout() {
-    let script = format!("env | grep -c WATCHDOG > /run/kept/variables\nsleep {}\necho at the end", TIMEOUT + 10);
+    let script = format!(
+        "env | grep -c WATCHDOG > /run/kept/variables\nsleep {}\necho at the end",
+        TIMEOUT + 10
+    );
     let booted = device().workload(&script).run().unwrap();
     booted.says("at the end");
     assert_eq!(booted.text("kept/variables"), "0");
     let verdict = booted.json("firstlight/verdict.json");
     assert_eq!(verdict["watchdog"]["name"], "i6300ESB timer", "{verdict}");
     assert_eq!(
-        (&verdict["watchdog"]["device"], &verdict["watchdog"]["timeout_s"]),
+        (
+            &verdict["watchdog"]["device"],
+            &verdict["watchdog"]["timeout_s"]
+        ),
         (&"/dev/watchdog0".into(), &TIMEOUT.into())
     );
     booted.ended(&End::PowerOff);
@@ -110,18 +148,31 @@ exec 9> $FIRSTLIGHT_WATCHDOG
 for n in 1 2 3 4 5 6; do sleep 4; echo >&9; done
 echo petted
 sleep 100";
-    let booted = device().append("firstlight.workload.watchdog=true").workload(script).run().unwrap();
+    let booted = device()
+        .append("firstlight.workload.watchdog=true")
+        .workload(script)
+        .run()
+        .unwrap();
     booted.says(&format!("variables /dev/watchdog0 {TIMEOUT}"));
-    booted.says(&format!("watchdog  /dev/watchdog0 runs: the workload must pet it within {TIMEOUT} s"));
+    booted.says(&format!(
+        "watchdog  /dev/watchdog0 runs: the workload must pet it within {TIMEOUT} s"
+    ));
     booted.says("petted");
     booted.ended(&End::Reboot);
 }
 
 #[test]
 fn a_machine_without_its_own_watchdog_is_an_error_if_one_is_required() {
-    let booted = without_watchdog(boot("hardware")).append("firstlight.policy.on_error=poweroff").run().unwrap();
+    let booted = without_watchdog(boot("hardware"))
+        .append("firstlight.policy.on_error=poweroff")
+        .run()
+        .unwrap();
     let verdict = booted.verdict();
-    assert_eq!((verdict.verdict.as_str(), verdict.failed), ("ERROR", vec!["watchdog".to_owned()]), "{booted}");
+    assert_eq!(
+        (verdict.verdict.as_str(), verdict.failed),
+        ("ERROR", vec!["watchdog".to_owned()]),
+        "{booted}"
+    );
     assert_eq!(verdict.codes, ["WATCHDOG-NONE"], "{booted}");
     booted.says("no watchdog of the machine's own");
     booted.ended(&End::PowerOff);
@@ -137,8 +188,14 @@ fn switched(words: &str) -> Booted {
     let (dir, scratch) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     write_root(&Image::shipped(), dir.path(), &init);
     let disk = ext4_of(dir.path(), "ROOTDISK", 16, scratch.path().join("disk"));
-    let config = "[workload]\nmode = \"switch-root\"\nroot = \"LABEL=ROOTDISK\"\nexec = [\"/sbin/init\"]\n";
-    device().append(words).config(config).disk(&disk).run().unwrap()
+    let config =
+        "[workload]\nmode = \"switch-root\"\nroot = \"LABEL=ROOTDISK\"\nexec = [\"/sbin/init\"]\n";
+    device()
+        .append(words)
+        .config(config)
+        .disk(&disk)
+        .run()
+        .unwrap()
 }
 
 #[test]

@@ -30,8 +30,17 @@ pub(super) fn write_card(dir: &Path, name: &str) {
     for folder in ["gids", "counters", "hw_counters"] {
         fs::create_dir_all(port.join(folder)).unwrap();
     }
-    let counters = ["port_xmit_data", "port_rcv_data", "symbol_error", "link_downed"].map(|c| format!("counters/{c}"));
-    for counter in counters.into_iter().chain(["hw_counters/out_of_sequence".to_owned()]) {
+    let counters = [
+        "port_xmit_data",
+        "port_rcv_data",
+        "symbol_error",
+        "link_downed",
+    ]
+    .map(|c| format!("counters/{c}"));
+    for counter in counters
+        .into_iter()
+        .chain(["hw_counters/out_of_sequence".to_owned()])
+    {
         fs::write(port.join(counter), "7\n").unwrap();
     }
     for (name, text) in [
@@ -46,7 +55,11 @@ pub(super) fn write_card(dir: &Path, name: &str) {
 
 /// A port that is free now.
 fn free_port() -> u16 {
-    TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port()
+    TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .port()
 }
 
 /// The nodes of one run, which meet on one port.
@@ -70,22 +83,40 @@ impl<'c> NodeGroup<'c> {
     fn new(base: &'c Command, dir: &'c Path, size: usize) -> Self {
         fs::write(dir.join("token"), TOKEN).unwrap();
         fs::write(dir.join("other"), "another token, as long").unwrap();
-        Self { base, dir, port: free_port(), size, timeout: 30 }
+        Self {
+            base,
+            dir,
+            port: free_port(),
+            size,
+            timeout: 30,
+        }
     }
 
     /// The command line of a node, not yet started; `words` come before the options.
     pub(super) fn node(&self, base: &Command, name: &str, words: &[&str], token: &str) -> Command {
         let mut command = Command::new(base.get_program());
-        command.args(base.get_args()).args(words).env_clear().env("NCCL_HOSTID", name);
-        command.arg("--token-file").arg(self.dir.join(token)).args(["--size", &self.size.to_string()]);
+        command
+            .args(base.get_args())
+            .args(words)
+            .env_clear()
+            .env("NCCL_HOSTID", name);
+        command
+            .arg("--token-file")
+            .arg(self.dir.join(token))
+            .args(["--size", &self.size.to_string()]);
         command.args(["--rendezvous", &format!("127.0.0.1:{}", self.port)]);
         command.args(["--meeting-timeout", &self.timeout.to_string()]);
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
         command
     }
 
     fn start(&self, name: &str, gpus: &str) -> Child {
-        self.node(self.base, name, &["nodes", "--gpus", gpus], "token").spawn().unwrap()
+        self.node(self.base, name, &["nodes", "--gpus", gpus], "token")
+            .spawn()
+            .unwrap()
     }
 
     /// Starts the node that leads, and waits until it listens.
@@ -104,7 +135,12 @@ impl<'c> NodeGroup<'c> {
     }
 
     fn start_leader(&self, gpus: &str) -> Child {
-        self.lead(self.node(self.base, "a", &["nodes", "--gpus", gpus, "--json", &self.json()], "token"))
+        self.lead(self.node(
+            self.base,
+            "a",
+            &["nodes", "--gpus", gpus, "--json", &self.json()],
+            "token",
+        ))
     }
 
     pub(super) fn json(&self) -> String {
@@ -117,9 +153,17 @@ impl<'c> NodeGroup<'c> {
 }
 
 pub(super) fn wait_for_node(child: Child) -> NodeResult {
-    let Output { status, stdout, stderr } = child.wait_with_output().unwrap();
+    let Output {
+        status,
+        stdout,
+        stderr,
+    } = child.wait_with_output().unwrap();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    NodeResult { status: status.code().unwrap_or(-1), text: text(&stdout), log: text(&stderr) }
+    NodeResult {
+        status: status.code().unwrap_or(-1),
+        text: text(&stdout),
+        log: text(&stderr),
+    }
 }
 
 impl NodeResult {
@@ -170,6 +214,12 @@ fn wait_for_meeting(
             }
             text += &(line + "\n");
         }
-        (when, NodeResult { text, ..wait_for_node(node) })
+        (
+            when,
+            NodeResult {
+                text,
+                ..wait_for_node(node)
+            },
+        )
     })
 }

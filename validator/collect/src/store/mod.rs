@@ -88,9 +88,10 @@ impl Database {
     pub fn open(at: &Address, reading: bool) -> Result<Self, StoreError> {
         Ok(match at {
             Address::Folder(dir) => Self::Sqlite(sqlite::Database::open(dir, reading)?),
-            Address::Server(server) => {
-                Self::Postgres(Box::new(postgres::Database::open(server.as_ref().clone(), reading)?))
-            }
+            Address::Server(server) => Self::Postgres(Box::new(postgres::Database::open(
+                server.as_ref().clone(),
+                reading,
+            )?)),
         })
     }
 
@@ -119,7 +120,10 @@ impl Database {
     ///
     /// # Errors
     /// The store cannot be read.
-    pub(crate) fn read<T>(&mut self, ask: impl FnMut(&mut dyn Rows) -> Result<T, StoreError>) -> Result<T, StoreError> {
+    pub(crate) fn read<T>(
+        &mut self,
+        ask: impl FnMut(&mut dyn Rows) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
         match self {
             Self::Sqlite(db) => db.read(ask),
             Self::Postgres(db) => db.read(ask),
@@ -148,7 +152,10 @@ impl Writer {
         let write = move || {
             while let Some(first) = waiting.blocking_recv() {
                 let mut jobs = vec![first];
-                while let Some(next) = (jobs.len() < TOGETHER).then(|| waiting.try_recv().ok()).flatten() {
+                while let Some(next) = (jobs.len() < TOGETHER)
+                    .then(|| waiting.try_recv().ok())
+                    .flatten()
+                {
                     jobs.push(next);
                 }
                 // A sender that has disconnected will try again.
@@ -167,13 +174,20 @@ impl Writer {
                 }
                 let done = db.write(&items, rules);
                 for (at, answer) in answers.into_iter().enumerate() {
-                    let lost = || StoreError("the database is too slow for all that waits".to_owned());
+                    let lost =
+                        || StoreError("the database is too slow for all that waits".to_owned());
                     let one = done.as_ref().map_err(Clone::clone);
-                    let _gone = answer.send(one.and_then(|all| all.get(at).copied().ok_or_else(lost)));
+                    let _gone =
+                        answer.send(one.and_then(|all| all.get(at).copied().ok_or_else(lost)));
                 }
             }
         };
-        Ok((Self(sender), thread::Builder::new().name("writer".to_owned()).spawn(write)?))
+        Ok((
+            Self(sender),
+            thread::Builder::new()
+                .name("writer".to_owned())
+                .spawn(write)?,
+        ))
     }
 
     /// Stores a report; returns when it is durable.
@@ -183,7 +197,14 @@ impl Writer {
     pub async fn put(&self, item: NewReport) -> Result<PutResult, StoreError> {
         let ended = || StoreError("the writer has ended".to_owned());
         let (done, answer) = oneshot::channel();
-        self.0.send(Job { item, since: Instant::now(), done }).await.map_err(|_| ended())?;
+        self.0
+            .send(Job {
+                item,
+                since: Instant::now(),
+                done,
+            })
+            .await
+            .map_err(|_| ended())?;
         answer.await.map_err(|_| ended())?
     }
 }
@@ -201,7 +222,13 @@ trait Tables {
     /// Adds a report and its bytes; returns its number, which is higher than those of earlier reports of its node.
     fn add(&mut self, item: &NewReport, moment: i64, late: bool) -> Result<i64, StoreError>;
     /// One report more of a node, which is its newest.
-    fn set_newest(&mut self, node: &str, host: &str, id: i64, verdict: Verdict) -> Result<(), StoreError>;
+    fn set_newest(
+        &mut self,
+        node: &str,
+        host: &str,
+        id: i64,
+        verdict: Verdict,
+    ) -> Result<(), StoreError>;
     /// One report more of a node, whose verdict counts and which is not its newest.
     fn set_shown(&mut self, node: &str, id: i64, verdict: Verdict) -> Result<(), StoreError>;
     /// One report more of a node, and nothing else.
@@ -213,8 +240,14 @@ trait Tables {
 }
 
 /// Stores a report.
-fn put_one(tables: &mut impl Tables, item: &NewReport, rules: Rules) -> Result<PutResult, StoreError> {
-    let NewReport { entry, received, .. } = item;
+fn put_one(
+    tables: &mut impl Tables,
+    item: &NewReport,
+    rules: Rules,
+) -> Result<PutResult, StoreError> {
+    let NewReport {
+        entry, received, ..
+    } = item;
     let (digest, node) = (&entry.digest, &entry.node);
     if let Some((id, stored)) = tables.known(digest)? {
         // The same report with a worse verdict: the worse one counts.
@@ -226,9 +259,16 @@ fn put_one(tables: &mut impl Tables, item: &NewReport, rules: Rules) -> Result<P
     if tables.was_removed(digest)? {
         return Ok(PutResult::Known);
     }
-    let own = place(entry.started.as_deref(), *received, entry.verdict, entry.signed);
+    let own = place(
+        entry.started.as_deref(),
+        *received,
+        entry.verdict,
+        entry.signed,
+    );
     let before = tables.place_of_node(node)?;
-    let late = before.as_ref().is_some_and(|(before, _)| own.is_late(before, rules.signed));
+    let late = before
+        .as_ref()
+        .is_some_and(|(before, _)| own.is_late(before, rules.signed));
     let id = tables.add(item, own.moment, late)?;
     let shown = before.filter(|_| late).map(|(_, shown)| shown);
     update_node(tables, (node, &entry.host), (id, entry.verdict), shown)?;
@@ -261,5 +301,7 @@ fn stored_verdict(word: &str) -> Verdict {
 
 /// The versions of a store's tables: why one cannot be used.
 fn other_version(found: i64, known: i64) -> StoreError {
-    StoreError(format!("its version is {found}, and this program knows {known}"))
+    StoreError(format!(
+        "its version is {found}, and this program knows {known}"
+    ))
 }

@@ -8,7 +8,13 @@ use thiserror::Error;
 /// break the line of a message.
 #[must_use]
 pub fn shown(text: &str) -> String {
-    let one = |c: char| if is_invisible(c) { c.escape_default().to_string() } else { c.to_string() };
+    let one = |c: char| {
+        if is_invisible(c) {
+            c.escape_default().to_string()
+        } else {
+            c.to_string()
+        }
+    };
     text.chars().map(one).collect()
 }
 
@@ -44,7 +50,12 @@ pub enum ConfigError {
         allowed: &'static str,
     },
     /// A section or key is unknown.
-    #[error("{}: {}: there is no such {what}; {}", shown(place), shown(name), hint(name, known))]
+    #[error(
+        "{}: {}: there is no such {what}; {}",
+        shown(place),
+        shown(name),
+        hint(name, known)
+    )]
     Unknown {
         /// Where it was read.
         place: String,
@@ -56,7 +67,11 @@ pub enum ConfigError {
         known: Vec<String>,
     },
     /// A key in a layer that may not set it.
-    #[error("{}: {}: may not be set here; allowed in {allowed}", shown(place), shown(key))]
+    #[error(
+        "{}: {}: may not be set here; allowed in {allowed}",
+        shown(place),
+        shown(key)
+    )]
     Misplaced {
         /// Where it was read.
         place: String,
@@ -74,7 +89,13 @@ pub enum ConfigError {
         why: String,
     },
     /// The value of a key is invalid.
-    #[error("{}: {}: read {}; allowed: {}", shown(place), shown(key), shown(read), shown(allowed))]
+    #[error(
+        "{}: {}: read {}; allowed: {}",
+        shown(place),
+        shown(key),
+        shown(read),
+        shown(allowed)
+    )]
     Key {
         /// Where it was read.
         place: String,
@@ -114,7 +135,10 @@ fn hint(name: &str, known: &[String]) -> String {
 #[must_use]
 pub fn nearest<'a>(name: &str, known: &'a [String]) -> Option<&'a str> {
     let most = (name.chars().count() / 3).clamp(1, 2);
-    let near = known.iter().map(|k| (osa_distance(name, k), k.as_str())).filter(|(distance, _)| *distance <= most);
+    let near = known
+        .iter()
+        .map(|k| (osa_distance(name, k), k.as_str()))
+        .filter(|(distance, _)| *distance <= most);
     near.min().map(|(_, k)| k)
 }
 
@@ -127,7 +151,10 @@ mod tests {
         let known = ["driver.load", "driver.modules"].map(str::to_owned);
         assert_eq!(hint("driver.laod", &known), "did you mean driver.load?");
         assert_eq!(hint("drivel.load", &known), "did you mean driver.load?");
-        assert_eq!(hint("driver.colour", &known), "allowed: driver.load, driver.modules");
+        assert_eq!(
+            hint("driver.colour", &known),
+            "allowed: driver.load, driver.modules"
+        );
         assert_eq!(nearest("", &["acs".to_owned()]), None);
         assert_eq!(nearest("levle", &["level".to_owned()]), Some("level"));
     }

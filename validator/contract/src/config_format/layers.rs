@@ -18,7 +18,9 @@ pub trait Sections {
 
     /// A section by name.
     fn section(&mut self, name: &str) -> Option<&mut dyn Section> {
-        self.all().into_iter().find(|section| section.name() == name)
+        self.all()
+            .into_iter()
+            .find(|section| section.name() == name)
     }
 }
 
@@ -99,13 +101,21 @@ impl<S: Sections> Layers<S> {
     /// The values and all errors.
     #[must_use]
     pub fn finish(self) -> (S, Vec<ConfigError>) {
-        (self.settings, self.errors.into_iter().chain(self.replaceable.into_values()).collect())
+        (
+            self.settings,
+            self.errors
+                .into_iter()
+                .chain(self.replaceable.into_values())
+                .collect(),
+        )
     }
 
     /// An error, if one was found.
     #[must_use]
     pub fn error(&self) -> Option<&ConfigError> {
-        self.errors.first().or_else(|| self.replaceable.values().next())
+        self.errors
+            .first()
+            .or_else(|| self.replaceable.values().next())
     }
 
     /// The value of a word as it may be shown.
@@ -129,14 +139,21 @@ impl<S: Sections> Layers<S> {
                 continue;
             }
             let Some(table) = content.as_table() else {
-                self.refuse(layer.place, name, &shown(content), &format!("a section [{name}]"));
+                self.refuse(
+                    layer.place,
+                    name,
+                    &shown(content),
+                    &format!("a section [{name}]"),
+                );
                 continue;
             };
             for (key, read) in table {
                 let (key, value) = (key.get_ref().as_ref(), owned(read.get_ref()));
                 match (self.known(name, key), value) {
                     (None, value) => self.note_foreign(layer, format!("{name}.{key}"), value),
-                    (Some(Err(())), _) => self.unknown_key(layer.place, name, &format!("{name}.{key}")),
+                    (Some(Err(())), _) => {
+                        self.unknown_key(layer.place, name, &format!("{name}.{key}"));
+                    }
                     (Some(Ok(known)), Some(value)) => {
                         let read = value.to_string();
                         self.set(layer, known, Raw::Toml(&value), read);
@@ -164,9 +181,15 @@ impl<S: Sections> Layers<S> {
         if let Some(Ok(known)) = self.known(section, rest) {
             return self.set(layer, known, Raw::Word(text), text.to_owned());
         }
-        match rest.split_once('.').map(|(key, entry)| (self.known(section, key), entry)) {
+        match rest
+            .split_once('.')
+            .map(|(key, entry)| (self.known(section, key), entry))
+        {
             Some((Some(Ok(known)), entry)) if known.entries && !entry.is_empty() => {
-                let value = Value::Table(Table::from_iter([(entry.to_owned(), Value::String(text.to_owned()))]));
+                let value = Value::Table(Table::from_iter([(
+                    entry.to_owned(),
+                    Value::String(text.to_owned()),
+                )]));
                 self.set(layer, known, Raw::Toml(&value), text.to_owned());
             }
             _ => self.unknown_key(layer.place, section, path),
@@ -176,19 +199,28 @@ impl<S: Sections> Layers<S> {
     /// Notes a value in one of the other program's sections, and that a server replaces one of the data partition.
     pub fn note_foreign(&mut self, layer: Layer<'_>, key: String, value: Option<Value>) {
         if layer.source == LayerSource::Server {
-            let replaced =
-                |old: &&mut Foreign| old.source == LayerSource::Partition && old.key == key && old.value != value;
+            let replaced = |old: &&mut Foreign| {
+                old.source == LayerSource::Partition && old.key == key && old.value != value
+            };
             for old in self.foreign.iter_mut().filter(replaced) {
                 old.source = layer.source;
-                self.overridden.push(overridden_line(&old.place, &key, layer.place));
+                self.overridden
+                    .push(overridden_line(&old.place, &key, layer.place));
             }
         }
-        self.foreign.push(Foreign { key, value, place: layer.place.to_owned(), source: layer.source });
+        self.foreign.push(Foreign {
+            key,
+            value,
+            place: layer.place.to_owned(),
+            source: layer.source,
+        });
     }
 
     /// Reports a value that is invalid in combination with others, and what would be allowed.
     pub fn refuse_as(&mut self, key: &str, allowed: &str) {
-        let Some(origin) = self.origins.remove(key) else { return };
+        let Some(origin) = self.origins.remove(key) else {
+            return;
+        };
         self.refuse(&origin.place, key, &origin.read, allowed);
     }
 
@@ -203,15 +235,23 @@ impl<S: Sections> Layers<S> {
         if self.replaceable.contains_key(key) {
             return; // it is there, and refused
         }
-        let why = self.origins.get(because).map(|origin| (origin.place.clone(), origin.read.clone()));
+        let why = self
+            .origins
+            .get(because)
+            .map(|origin| (origin.place.clone(), origin.read.clone()));
         let (place, why) = why.unwrap_or_else(|| ("defaults".to_owned(), String::new()));
-        let allowed = format!("with {because} = \"{}\" {}", why.trim_matches('"'), self.allowed(key));
+        let allowed = format!(
+            "with {because} = \"{}\" {}",
+            why.trim_matches('"'),
+            self.allowed(key)
+        );
         self.refuse(&place, key, "nothing", &allowed);
     }
 
     /// Reports any other error.
     pub fn refuse(&mut self, place: &str, key: &str, read: &str, allowed: &str) {
-        self.errors.push(error(place, key, read, allowed.to_owned()));
+        self.errors
+            .push(error(place, key, read, allowed.to_owned()));
     }
 
     /// Reports an unknown section.
@@ -222,7 +262,10 @@ impl<S: Sections> Layers<S> {
     }
 
     fn unknown_key(&mut self, place: &str, section: &str, name: &str) {
-        let keys = self.settings.section(section).map_or(&[][..], |section| section.keys());
+        let keys = self
+            .settings
+            .section(section)
+            .map_or(&[][..], |section| section.keys());
         let mut known: Vec<_> = keys.iter().map(Key::name).collect();
         known.sort_unstable();
         self.unknown(place, "key", name, known);
@@ -230,7 +273,12 @@ impl<S: Sections> Layers<S> {
 
     fn unknown(&mut self, place: &str, what: &'static str, name: &str, known: Vec<String>) {
         let (place, name) = (place.to_owned(), name.to_owned());
-        self.errors.push(ConfigError::Unknown { place, what, name, known });
+        self.errors.push(ConfigError::Unknown {
+            place,
+            what,
+            name,
+            known,
+        });
     }
 
     /// A key of the program's sections; `None` if the section is the other program's.
@@ -241,7 +289,9 @@ impl<S: Sections> Layers<S> {
 
     fn allowed(&mut self, key: &str) -> String {
         let (section, key) = key.split_once('.').unwrap_or(("", key));
-        self.settings.section(section).map_or_else(String::new, |section| section.allowed(key))
+        self.settings
+            .section(section)
+            .map_or_else(String::new, |section| section.allowed(key))
     }
 
     /// A later layer replaces earlier values; tables are merged entry by entry.
@@ -249,16 +299,27 @@ impl<S: Sections> Layers<S> {
         let (name, place) = (key.name(), layer.place.to_owned());
         if !key.layers.allows(layer.source) {
             let allowed = key.layers.text();
-            return self.errors.push(ConfigError::Misplaced { place, key: name, allowed });
+            return self.errors.push(ConfigError::Misplaced {
+                place,
+                key: name,
+                allowed,
+            });
         }
-        let result = self.settings.section(key.section).and_then(|section| section.set(key.key, raw));
+        let result = self
+            .settings
+            .section(key.section)
+            .and_then(|section| section.set(key.key, raw));
         match result {
             Some(Ok(())) => {
                 self.replaceable.remove(&name);
                 self.note_origin(layer, name, raw, read);
             }
             Some(Err(refusal)) => {
-                let read = if key.secret { "a secret".to_owned() } else { read };
+                let read = if key.secret {
+                    "a secret".to_owned()
+                } else {
+                    read
+                };
                 let error = error(layer.place, &name, &read, refusal.allowed);
                 match refusal.why {
                     Refused::Type => self.errors.push(error),
@@ -276,12 +337,22 @@ impl<S: Sections> Layers<S> {
         };
         let (place, source) = (layer.place.to_owned(), layer.source);
         let Some(origin) = self.origins.get_mut(&name) else {
-            self.origins.insert(name, Origin { place, source, read, value });
+            self.origins.insert(
+                name,
+                Origin {
+                    place,
+                    source,
+                    read,
+                    value,
+                },
+            );
             return;
         };
-        let is_server_over_disk = (origin.source, source) == (LayerSource::Partition, LayerSource::Server);
+        let is_server_over_disk =
+            (origin.source, source) == (LayerSource::Partition, LayerSource::Server);
         if is_server_over_disk && overrides(&origin.value, &value) {
-            self.overridden.push(overridden_line(&origin.place, &name, &place));
+            self.overridden
+                .push(overridden_line(&origin.place, &name, &place));
         }
         (origin.place, origin.source, origin.read) = (place, source, read);
         match (&mut origin.value, value) {
@@ -302,9 +373,9 @@ fn sections() -> impl Iterator<Item = &'static str> {
 /// Whether the new value takes away something of the old one.
 fn overrides(old: &Value, new: &Value) -> bool {
     match (old, new) {
-        (Value::Table(old), Value::Table(new)) => {
-            new.iter().any(|(name, value)| old.get(name).is_some_and(|before| before != value))
-        }
+        (Value::Table(old), Value::Table(new)) => new
+            .iter()
+            .any(|(name, value)| old.get(name).is_some_and(|before| before != value)),
         (old, new) => old != new,
     }
 }
@@ -319,11 +390,23 @@ fn shown(read: &DeValue<'_>) -> String {
 }
 
 fn error(place: &str, key: &str, read: &str, allowed: String) -> ConfigError {
-    ConfigError::Key { place: place.to_owned(), key: key.to_owned(), read: read.to_owned(), allowed }
+    ConfigError::Key {
+        place: place.to_owned(),
+        key: key.to_owned(),
+        read: read.to_owned(),
+        allowed,
+    }
 }
 
 fn syntax(place: &str, text: &str, e: &toml::de::Error) -> ConfigError {
-    let until = e.span().and_then(|span| text.get(..span.start)).unwrap_or("");
+    let until = e
+        .span()
+        .and_then(|span| text.get(..span.start))
+        .unwrap_or("");
     let line = until.matches('\n').count() + 1;
-    ConfigError::Syntax { place: place.to_owned(), line, why: e.message().replace('\n', " ") }
+    ConfigError::Syntax {
+        place: place.to_owned(),
+        line,
+        why: e.message().replace('\n', " "),
+    }
 }

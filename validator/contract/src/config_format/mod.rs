@@ -76,12 +76,18 @@ pub struct Deadline {
 }
 
 /// For all tests of `validate` together.
-pub const VALIDATE_TIMEOUT: Deadline =
-    Deadline { key: "validate.timeout_s", rule: Seconds(1, 86_400), default: Duration::from_secs(900) };
+pub const VALIDATE_TIMEOUT: Deadline = Deadline {
+    key: "validate.timeout_s",
+    rule: Seconds(1, 86_400),
+    default: Duration::from_secs(900),
+};
 
 /// For the meeting of several nodes.
-pub const NODES_TIMEOUT: Deadline =
-    Deadline { key: "nodes.timeout_s", rule: Seconds(1, 86_400), default: Duration::from_secs(60) };
+pub const NODES_TIMEOUT: Deadline = Deadline {
+    key: "nodes.timeout_s",
+    rule: Seconds(1, 86_400),
+    default: Duration::from_secs(60),
+};
 
 /// The key whose presence makes a boot meet other nodes.
 pub const NODES_SIZE: &str = "nodes.size";

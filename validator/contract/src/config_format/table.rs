@@ -22,13 +22,23 @@ impl Key {
     /// A key that every layer may set.
     #[must_use]
     pub const fn new(section: &'static str, key: &'static str) -> Self {
-        Self { section, key, layers: AllowedLayers::Any, entries: false, secret: false }
+        Self {
+            section,
+            key,
+            layers: AllowedLayers::Any,
+            entries: false,
+            secret: false,
+        }
     }
 
     /// `SECTION.KEY`
     #[must_use]
     pub fn name(&self) -> String {
-        if self.section.is_empty() { self.key.to_owned() } else { format!("{}.{}", self.section, self.key) }
+        if self.section.is_empty() {
+            self.key.to_owned()
+        } else {
+            format!("{}.{}", self.section, self.key)
+        }
     }
 }
 

@@ -57,7 +57,13 @@ impl<'a> Raw<'a> {
     /// Texts. In a word they are a TOML array, or separated by commas.
     #[must_use]
     pub fn list(self) -> Option<Vec<String>> {
-        let texts = |value: &Value| value.as_array()?.iter().map(|item| item.as_str().map(str::to_owned)).collect();
+        let texts = |value: &Value| {
+            value
+                .as_array()?
+                .iter()
+                .map(|item| item.as_str().map(str::to_owned))
+                .collect()
+        };
         match self {
             Self::Toml(value) => texts(value),
             Self::Word(word) if word.trim_start().starts_with('[') => texts(&parse(word)?),
@@ -92,7 +98,12 @@ pub fn owned(read: &DeValue<'_>) -> Option<Value> {
         DeValue::Integer(n) => Value::Integer(i64::from_str_radix(n.as_str(), n.radix()).ok()?),
         DeValue::Float(n) => Value::Float(n.as_str().parse().ok()?),
         DeValue::Datetime(time) => Value::Datetime(*time),
-        DeValue::Array(items) => Value::Array(items.iter().map(|item| owned(item.get_ref())).collect::<Option<_>>()?),
+        DeValue::Array(items) => Value::Array(
+            items
+                .iter()
+                .map(|item| owned(item.get_ref()))
+                .collect::<Option<_>>()?,
+        ),
         DeValue::Table(table) => {
             let entry = |(name, read): (&Spanned<DeString<'_>>, &Spanned<DeValue<'_>>)| {
                 Some((name.get_ref().as_ref().to_owned(), owned(read.get_ref())?))
@@ -166,7 +177,9 @@ pub struct Whole(pub u64, pub u64);
 
 impl Rule<u64> for Whole {
     fn read(&self, raw: Raw<'_>) -> Result<u64, Refused> {
-        raw.whole().filter(|n| (self.0..=self.1).contains(n)).ok_or(Refused::Type)
+        raw.whole()
+            .filter(|n| (self.0..=self.1).contains(n))
+            .ok_or(Refused::Type)
     }
 
     fn allowed(&self) -> String {
@@ -228,20 +241,33 @@ pub struct Words<T: 'static>(pub &'static [(&'static str, T)]);
 
 impl<T: Copy + PartialEq> Rule<T> for Words<T> {
     fn read(&self, raw: Raw<'_>) -> Result<T, Refused> {
-        let found = raw.text().and_then(|text| self.0.iter().find(|(word, _)| *word == text));
+        let found = raw
+            .text()
+            .and_then(|text| self.0.iter().find(|(word, _)| *word == text));
         found.map(|(_, value)| *value).ok_or(Refused::Type)
     }
 
     fn allowed(&self) -> String {
-        self.0.iter().map(|(word, _)| *word).collect::<Vec<_>>().join(", ")
+        self.0
+            .iter()
+            .map(|(word, _)| *word)
+            .collect::<Vec<_>>()
+            .join(", ")
     }
 
     fn hint(&self) -> String {
-        self.0.iter().map(|(word, _)| *word).collect::<Vec<_>>().join(" | ")
+        self.0
+            .iter()
+            .map(|(word, _)| *word)
+            .collect::<Vec<_>>()
+            .join(" | ")
     }
 
     fn toml(&self, value: &T) -> Option<String> {
-        self.0.iter().find(|(_, known)| known == value).map(|(word, _)| format!("\"{word}\""))
+        self.0
+            .iter()
+            .find(|(_, known)| known == value)
+            .map(|(word, _)| format!("\"{word}\""))
     }
 }
 
@@ -301,13 +327,20 @@ pub struct List<T> {
 impl<T> List<T> {
     /// A list that `read` accepts; `allowed` describes it in error messages.
     pub const fn new(read: fn(&[String]) -> Option<Vec<T>>, allowed: &'static str) -> Self {
-        Self { read, allowed, skips_empty: false }
+        Self {
+            read,
+            allowed,
+            skips_empty: false,
+        }
     }
 
     /// The same for a list in which nothing stands between two commas of a word.
     #[must_use]
     pub const fn without_empty(self) -> Self {
-        Self { skips_empty: true, ..self }
+        Self {
+            skips_empty: true,
+            ..self
+        }
     }
 }
 
@@ -335,9 +368,16 @@ pub struct Entries(pub &'static str);
 
 impl Rule<BTreeMap<String, String>> for Entries {
     fn read(&self, raw: Raw<'_>) -> Result<BTreeMap<String, String>, Refused> {
-        let Raw::Toml(Value::Table(table)) = raw else { return Err(Refused::Type) };
-        let entry = |(name, value): (&String, &Value)| Some((name.clone(), value.as_str()?.to_owned()));
-        table.iter().map(entry).collect::<Option<_>>().ok_or(Refused::Type)
+        let Raw::Toml(Value::Table(table)) = raw else {
+            return Err(Refused::Type);
+        };
+        let entry =
+            |(name, value): (&String, &Value)| Some((name.clone(), value.as_str()?.to_owned()));
+        table
+            .iter()
+            .map(entry)
+            .collect::<Option<_>>()
+            .ok_or(Refused::Type)
     }
 
     fn set(&self, raw: Raw<'_>, place: &mut BTreeMap<String, String>) -> Result<(), Refused> {
@@ -412,12 +452,19 @@ mod tests {
     fn a_value_of_another_type_or_out_of_range_leaves_its_place_as_it_is() {
         let (mut number, mut flag, mut text) = (3, true, Some("a".to_owned()));
         for bad in ["0", "6", "five", "-1", ""] {
-            assert_eq!(Whole(1, 5).set(Raw::Word(bad), &mut number), Err(Refused::Type), "{bad}");
+            assert_eq!(
+                Whole(1, 5).set(Raw::Word(bad), &mut number),
+                Err(Refused::Type),
+                "{bad}"
+            );
         }
         assert_eq!(Flag.set(Raw::Word("yes"), &mut flag), Err(Refused::Type));
         let upper = TextOrNone(|text| (text == "A").then(|| text.to_owned()), "A");
         assert_eq!(upper.set(Raw::Word("b"), &mut text), Err(Refused::Content));
-        assert_eq!(upper.set(Raw::Toml(&Value::Boolean(true)), &mut text), Err(Refused::Type));
+        assert_eq!(
+            upper.set(Raw::Toml(&Value::Boolean(true)), &mut text),
+            Err(Refused::Type)
+        );
         assert_eq!((number, flag, text.as_deref()), (3, true, Some("a")));
         assert_eq!(Whole(1, 5).set(Raw::Word("5"), &mut number), Ok(()));
         assert_eq!(upper.set(Raw::Word(""), &mut text), Ok(()));

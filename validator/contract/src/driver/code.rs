@@ -89,7 +89,10 @@ mod tests {
             (Code::PatchMissing, "PATCH-MISSING"),
             (Code::Bar1NotStatic, "BAR1-NOT-STATIC"),
         ] {
-            assert_eq!((code.to_string().as_str(), Code::named(text)), (text, Some(code)));
+            assert_eq!(
+                (code.to_string().as_str(), Code::named(text)),
+                (text, Some(code))
+            );
             assert_eq!(serde_json::json!(code), text);
         }
         for other in ["", "ACS-STUCK", "GpuInit", "gpu-init", "0"] {

@@ -96,7 +96,13 @@ impl<C> Finding<C> {
     #[must_use]
     pub fn fail(code: C, subject: &str, message: String) -> Self {
         let (subject, evidence) = (subject.to_owned(), Vec::new());
-        Self { code, severity: Severity::Fail, subject, message, evidence }
+        Self {
+            code,
+            severity: Severity::Fail,
+            subject,
+            message,
+            evidence,
+        }
     }
 
     /// The same finding with evidence.
@@ -164,8 +170,13 @@ mod tests {
             wanted: "1".into(),
             found: None,
         });
-        account.nodes.push(Node { path: "/dev/nvidiactl".into(), major: 195, minor: 255 });
-        let finding = Finding::fail(Code::DriverNoGpu, "nvidia", "m".into()).shown_by(vec!["kernel: x".into()]);
+        account.nodes.push(Node {
+            path: "/dev/nvidiactl".into(),
+            major: 195,
+            minor: 255,
+        });
+        let finding = Finding::fail(Code::DriverNoGpu, "nvidia", "m".into())
+            .shown_by(vec!["kernel: x".into()]);
         account.findings.push(finding.as_severe_as(Severity::Info));
         let value = serde_json::to_value(&account).unwrap();
         assert_eq!(
@@ -182,7 +193,10 @@ mod tests {
                 "seconds": 0.0
             })
         );
-        assert_eq!(serde_json::from_value::<Account<Code>>(value).unwrap(), account);
+        assert_eq!(
+            serde_json::from_value::<Account<Code>>(value).unwrap(),
+            account
+        );
     }
 
     /// The smallest account that the validator accepts.
@@ -217,10 +231,24 @@ mod tests {
 
     #[test]
     fn what_the_validator_uses_must_be_there_and_of_its_type() {
-        for key in ["schema", "load", "families", "modules", "parameters", "nodes", "held", "findings"] {
+        for key in [
+            "schema",
+            "load",
+            "families",
+            "modules",
+            "parameters",
+            "nodes",
+            "held",
+            "findings",
+        ] {
             let mut value = least();
             value.as_object_mut().unwrap().remove(key);
-            assert!(read(&value).unwrap_err().starts_with(&format!("missing field `{key}`")), "{key}");
+            assert!(
+                read(&value)
+                    .unwrap_err()
+                    .starts_with(&format!("missing field `{key}`")),
+                "{key}"
+            );
             value[key] = json!({});
             assert!(read(&value).is_err(), "{key}");
         }
@@ -240,8 +268,14 @@ mod tests {
 
     #[test]
     fn values_of_parameters_are_compared_by_meaning() {
-        let alike =
-            [("17", "0x11"), ("a=1;b=2", "\"a=1;b=2;\""), ("1", "Y"), ("0", "n"), ("", "\"\""), ("-1", "4294967295")];
+        let alike = [
+            ("17", "0x11"),
+            ("a=1;b=2", "\"a=1;b=2;\""),
+            ("1", "Y"),
+            ("0", "n"),
+            ("", "\"\""),
+            ("-1", "4294967295"),
+        ];
         for (a, b) in alike {
             assert!(same_value(a, b) && same_value(b, a), "{a} {b}");
         }

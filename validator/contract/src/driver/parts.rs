@@ -97,7 +97,12 @@ pub struct Node {
 /// stores and prints them so; the kernel's `Y` and `N`; lists with or without quotes and a last `;`.
 #[must_use]
 pub fn same_value(wanted: &str, found: &str) -> bool {
-    let plain = |text: &str| text.trim().trim_matches('"').trim_end_matches(';').to_owned();
+    let plain = |text: &str| {
+        text.trim()
+            .trim_matches('"')
+            .trim_end_matches(';')
+            .to_owned()
+    };
     let (wanted, found) = (plain(wanted), plain(found));
     wanted == found || number(&wanted).is_some_and(|n| number(&found) == Some(n))
 }

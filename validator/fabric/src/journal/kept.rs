@@ -18,7 +18,10 @@ impl KeptFinding {
     /// The finding for the journal.
     #[must_use]
     pub fn of(finding: &Finding) -> Self {
-        Self { entry: FindingEntry::of(finding, &Host::default()), reason: finding.reason.clone() }
+        Self {
+            entry: FindingEntry::of(finding, &Host::default()),
+            reason: finding.reason.clone(),
+        }
     }
 
     /// What it is about.
@@ -30,7 +33,10 @@ impl KeptFinding {
     /// The finding; `None` if its code is of a later version.
     #[must_use]
     pub fn into_finding(self) -> Option<Finding> {
-        Some(Finding { reason: self.reason, ..self.entry.into_finding()? })
+        Some(Finding {
+            reason: self.reason,
+            ..self.entry.into_finding()?
+        })
     }
 }
 
@@ -54,9 +60,16 @@ mod tests {
     #[test]
     fn a_finding_comes_back_with_its_reason() {
         let finding = Code::RebarAbsent.finding(Severity::Info, bdf("0000:10:00.0"), "said");
-        let finding = finding.values(1_u64 << 35, 0.5, Some("bytes")).because(Reason::FixedBar);
+        let finding = finding
+            .values(1_u64 << 35, 0.5, Some("bytes"))
+            .because(Reason::FixedBar);
         let text = serde_json::to_string(&KeptFinding::of(&finding)).unwrap();
-        assert_eq!(serde_json::from_str::<KeptFinding>(&text).unwrap().into_finding(), Some(finding));
+        assert_eq!(
+            serde_json::from_str::<KeptFinding>(&text)
+                .unwrap()
+                .into_finding(),
+            Some(finding)
+        );
     }
 
     #[test]

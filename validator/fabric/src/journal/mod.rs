@@ -221,7 +221,10 @@ impl Journal {
     /// # Errors
     /// If links on the path form a loop.
     pub fn place(root: &Root) -> Result<PathBuf, JournalError> {
-        root.place(PLACE).map_err(|source| JournalError::Read { path: root.join(PLACE), source })
+        root.place(PLACE).map_err(|source| JournalError::Read {
+            path: root.join(PLACE),
+            source,
+        })
     }
 
     /// Reads the journal of `root` at its default path; `None` if there is none.
@@ -256,12 +259,23 @@ impl Journal {
         let bytes = match read_regular(path) {
             Ok(bytes) => bytes,
             Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
-            Err(source) => return Err(JournalError::Read { path: here(), source }),
+            Err(source) => {
+                return Err(JournalError::Read {
+                    path: here(),
+                    source,
+                });
+            }
         };
         let journal: Self =
-            serde_json::from_slice(&bytes).map_err(|source| JournalError::Malformed { path: here(), source })?;
+            serde_json::from_slice(&bytes).map_err(|source| JournalError::Malformed {
+                path: here(),
+                source,
+            })?;
         if journal.schema != SCHEMA {
-            return Err(JournalError::Schema { path: here(), schema: journal.schema });
+            return Err(JournalError::Schema {
+                path: here(),
+                schema: journal.schema,
+            });
         }
         if let Some(why) = checks::first_invalid(&journal) {
             return Err(JournalError::Nonsense { path: here(), why });
@@ -286,7 +300,10 @@ impl Journal {
             path.parent().map_or(Ok(()), fs::create_dir_all)?;
             atomic::write(path, &text)
         };
-        written().map_err(|source| JournalError::Write { path: path.to_owned(), source })
+        written().map_err(|source| JournalError::Write {
+            path: path.to_owned(),
+            source,
+        })
     }
 }
 

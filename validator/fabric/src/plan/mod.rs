@@ -30,7 +30,11 @@ pub struct Action {
 
 impl fmt::Display for Action {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {} {:#06x} -> {:#06x}", self.bdf, self.register, self.before, self.after)
+        write!(
+            f,
+            "{} {} {:#06x} -> {:#06x}",
+            self.bdf, self.register, self.before, self.after
+        )
     }
 }
 
@@ -67,8 +71,16 @@ pub fn plan(fabric: &Fabric, policy: AcsPolicy) -> Plan {
     };
     let devices = fabric.devices.iter().filter(asked);
     let steps: Vec<Step> = devices.map(|d| keep(step(d, &turns))).collect();
-    let covered = steps.iter().filter(|s| matches!(s, Step::AlreadyClear | Step::Write(_) | Step::Leave(_))).count();
-    let mut plan = Plan { policy, covered, actions: Vec::new(), findings: Vec::new() };
+    let covered = steps
+        .iter()
+        .filter(|s| matches!(s, Step::AlreadyClear | Step::Write(_) | Step::Leave(_)))
+        .count();
+    let mut plan = Plan {
+        policy,
+        covered,
+        actions: Vec::new(),
+        findings: Vec::new(),
+    };
     for step in steps {
         match step {
             Step::Write(action) => plan.actions.push(action),
@@ -107,32 +119,51 @@ fn step(device: &Device, turns: &Turns) -> Step {
         AcsState::Known(acs) if acs.ctrl == 0 => Step::AlreadyClear,
         AcsState::Known(acs) if acs.quirk => {
             let harmful = on_path && turns.effect(device.bdf, acs) != Effect::Direct;
-            let severity = if harmful { Severity::Fail } else { Severity::Info };
+            let severity = if harmful {
+                Severity::Fail
+            } else {
+                Severity::Info
+            };
             Step::Leave(acs::quirk(device, acs, severity))
         }
-        AcsState::Known(acs) if on_path && turns.effect(device.bdf, acs) == Effect::TranslatedPass => {
+        AcsState::Known(acs)
+            if on_path && turns.effect(device.bdf, acs) == Effect::TranslatedPass =>
+        {
             Step::Leave(acs::translated(device, acs))
         }
         AcsState::Known(acs) => Step::Write(clear(device.bdf, acs)),
         AcsState::NoEcam if !on_path => Step::Unknown(acs::no_ecam(device, Severity::Info)),
         AcsState::Unknown if !on_path => Step::Nothing,
-        AcsState::NoEcam | AcsState::Unknown => acs::judge_port(turns, device).map_or(Step::Nothing, Step::Unknown),
+        AcsState::NoEcam | AcsState::Unknown => {
+            acs::judge_port(turns, device).map_or(Step::Nothing, Step::Unknown)
+        }
     }
 }
 
 fn clear(bdf: Bdf, acs: &Acs) -> Action {
     let offset = acs.offset.saturating_add(ACS_CONTROL);
-    Action { bdf, register: ACS_CONTROL_NAME.to_owned(), offset, before: acs.ctrl, after: 0 }
+    Action {
+        bdf,
+        register: ACS_CONTROL_NAME.to_owned(),
+        offset,
+        before: acs.ctrl,
+        after: 0,
+    }
 }
 
 /// Whether the kernel forbids all writes on this machine.
 #[must_use]
 pub fn lockdown(fabric: &Fabric) -> Option<Finding> {
-    fabric.lockdown.as_deref().filter(|mode| *mode != "none").map(locked_down)
+    fabric
+        .lockdown
+        .as_deref()
+        .filter(|mode| *mode != "none")
+        .map(locked_down)
 }
 
 fn locked_down(mode: &str) -> Finding {
-    let message = format!("the kernel is locked down ({mode}): it refuses writes to configuration space");
+    let message =
+        format!("the kernel is locked down ({mode}): it refuses writes to configuration space");
     Code::Lockdown
         .finding(Severity::Fail, Subject::Machine, message)
         .values(mode, "none", None)

@@ -9,17 +9,32 @@ fn planned(devices: Vec<Device>, policy: AcsPolicy) -> (Vec<String>, Vec<(Code, 
 
 fn data(plan: Plan) -> (Vec<String>, Vec<(Code, Severity)>) {
     let actions = plan.actions.iter().map(ToString::to_string).collect();
-    (actions, plan.findings.into_iter().map(|f| (f.code, f.severity)).collect())
+    (
+        actions,
+        plan.findings
+            .into_iter()
+            .map(|f| (f.code, f.severity))
+            .collect(),
+    )
 }
 
 #[test]
 fn ports_on_gpu_paths_are_cleared_and_others_left() {
     let mut devices = two_gpus();
-    devices.push(with_acs(device("0000:00:03.0", Kind::RootPort, None), 0x001d));
+    devices.push(with_acs(
+        device("0000:00:03.0", Kind::RootPort, None),
+        0x001d,
+    ));
     let clear = "0000:00:01.0 ACS control 0x001d -> 0x0000".to_owned();
-    assert_eq!(planned(devices.clone(), AcsPolicy::Path), (vec![clear.clone()], vec![]));
+    assert_eq!(
+        planned(devices.clone(), AcsPolicy::Path),
+        (vec![clear.clone()], vec![])
+    );
     let other = "0000:00:03.0 ACS control 0x001d -> 0x0000".to_owned();
-    assert_eq!(planned(devices.clone(), AcsPolicy::All), (vec![clear, other], vec![]));
+    assert_eq!(
+        planned(devices.clone(), AcsPolicy::All),
+        (vec![clear, other], vec![])
+    );
     assert_eq!(planned(devices, AcsPolicy::Off), (vec![], vec![]));
 }
 
@@ -33,7 +48,10 @@ fn the_register_is_six_bytes_into_the_capability() {
 fn bits_that_only_check_are_cleared_as_well() {
     let mut devices = two_gpus();
     devices[0] = with_acs(devices[0].clone(), 0x0001);
-    assert_eq!(planned(devices, AcsPolicy::Path).0, ["0000:00:01.0 ACS control 0x0001 -> 0x0000"]);
+    assert_eq!(
+        planned(devices, AcsPolicy::Path).0,
+        ["0000:00:01.0 ACS control 0x0001 -> 0x0000"]
+    );
 }
 
 #[test]
@@ -47,10 +65,16 @@ fn one_gpu_alone_has_no_path_and_nothing_is_written() {
 fn an_intel_chipset_port_is_refused() {
     let mut devices = two_gpus();
     devices[0].acs.as_mut().unwrap().quirk = true;
-    assert_eq!(planned(devices.clone(), AcsPolicy::Path), (vec![], vec![(Code::AcsQuirk, Severity::Fail)]));
+    assert_eq!(
+        planned(devices.clone(), AcsPolicy::Path),
+        (vec![], vec![(Code::AcsQuirk, Severity::Fail)])
+    );
     devices[0] = with_acs(devices[0].clone(), 0x0001);
     devices[0].acs.as_mut().unwrap().quirk = true;
-    assert_eq!(planned(devices, AcsPolicy::Path).1, [(Code::AcsQuirk, Severity::Info)]);
+    assert_eq!(
+        planned(devices, AcsPolicy::Path).1,
+        [(Code::AcsQuirk, Severity::Info)]
+    );
 }
 
 #[test]
@@ -58,12 +82,18 @@ fn a_port_without_ecam_fails_on_a_gpu_path_and_is_reported_elsewhere() {
     let mut devices = two_gpus();
     devices[0].acs = None;
     devices[0].config.bytes = 256;
-    assert_eq!(planned(devices, AcsPolicy::Path), (vec![], vec![(Code::NoEcam, Severity::Fail)]));
+    assert_eq!(
+        planned(devices, AcsPolicy::Path),
+        (vec![], vec![(Code::NoEcam, Severity::Fail)])
+    );
     let mut devices = two_gpus();
     let mut port = device("0000:00:03.0", Kind::RootPort, None);
     port.config.bytes = 256;
     devices.push(port);
-    assert_eq!(planned(devices, AcsPolicy::All).1, [(Code::NoEcam, Severity::Info)]);
+    assert_eq!(
+        planned(devices, AcsPolicy::All).1,
+        [(Code::NoEcam, Severity::Info)]
+    );
 }
 
 #[test]
@@ -82,7 +112,10 @@ fn a_port_of_unknown_state_is_an_error() {
     for fault in faults {
         let mut devices = two_gpus();
         fault(&mut devices[0]);
-        assert_eq!(planned(devices, AcsPolicy::Path), (vec![], vec![(Code::AcsUnknown, Severity::Error)]));
+        assert_eq!(
+            planned(devices, AcsPolicy::Path),
+            (vec![], vec![(Code::AcsUnknown, Severity::Error)])
+        );
     }
 }
 
@@ -91,7 +124,10 @@ fn a_locked_down_kernel_is_reported_and_nothing_is_tried() {
     for mode in ["integrity", "confidentiality"] {
         let mut fabric = fabric(two_gpus());
         fabric.lockdown = Some(mode.into());
-        assert_eq!(data(plan(&fabric, AcsPolicy::Path)), (vec![], vec![(Code::Lockdown, Severity::Fail)]));
+        assert_eq!(
+            data(plan(&fabric, AcsPolicy::Path)),
+            (vec![], vec![(Code::Lockdown, Severity::Fail)])
+        );
     }
     let mut fabric = fabric(two_gpus());
     fabric.lockdown = Some("none".into());
@@ -122,17 +158,41 @@ fn three_gpus() -> Vec<Device> {
 fn a_passed_through_gpu_keeps_the_acs_of_its_own_port_only() {
     let mut passed = fabric(three_gpus());
     passed.devices[5].driver = Some("vfio-pci".into());
-    assert_eq!(data(plan(&passed, AcsPolicy::Path)).0.len(), 3, "without a group nothing is isolated");
+    assert_eq!(
+        data(plan(&passed, AcsPolicy::Path)).0.len(),
+        3,
+        "without a group nothing is isolated"
+    );
     passed.iommu.groups = 6;
-    let cleared = ["0000:00:01.0", "0000:00:02.0"].map(|b| format!("{b} ACS control 0x001d -> 0x0000"));
-    assert_eq!(data(plan(&passed, AcsPolicy::Path)), (cleared.to_vec(), vec![]), "nothing turns at its port");
+    let cleared =
+        ["0000:00:01.0", "0000:00:02.0"].map(|b| format!("{b} ACS control 0x001d -> 0x0000"));
+    assert_eq!(
+        data(plan(&passed, AcsPolicy::Path)),
+        (cleared.to_vec(), vec![]),
+        "nothing turns at its port"
+    );
     let all = plan(&passed, AcsPolicy::All);
-    assert_eq!((all.findings[0].subject.to_string(), all.findings.len()), ("0000:00:03.0".to_owned(), 1));
-    assert_eq!(data(all), (cleared.to_vec(), vec![(Code::AcsKept, Severity::Warn)]));
-    for driver in ["mlx5_vfio_pci", "nvgrace-gpu-vfio-pci", "nvgrace_gpu_vfio_pci"] {
+    assert_eq!(
+        (all.findings[0].subject.to_string(), all.findings.len()),
+        ("0000:00:03.0".to_owned(), 1)
+    );
+    assert_eq!(
+        data(all),
+        (cleared.to_vec(), vec![(Code::AcsKept, Severity::Warn)])
+    );
+    for driver in [
+        "mlx5_vfio_pci",
+        "nvgrace-gpu-vfio-pci",
+        "nvgrace_gpu_vfio_pci",
+    ] {
         passed.devices[5].driver = Some(driver.into());
         let message = &plan(&passed, AcsPolicy::All).findings[0].message;
-        assert!(message.ends_with(&format!("0000:03:00.0 is passed to a virtual machine by {driver}")), "{message}");
+        assert!(
+            message.ends_with(&format!(
+                "0000:03:00.0 is passed to a virtual machine by {driver}"
+            )),
+            "{message}"
+        );
     }
     for driver in ["nvidia", "vfio-platform", "mlx5_core"] {
         passed.devices[5].driver = Some(driver.into());
@@ -158,7 +218,10 @@ fn data_direct_keeps_the_acs_of_its_own_hierarchy() {
     devices.push(device("0000:01:00.1", Kind::Endpoint, Some("0000:00:01.0")));
     (devices[6].vendor, devices[6].device) = ("0x15b3".into(), "0x2100".into());
     let (actions, findings) = planned(devices, AcsPolicy::Path);
-    assert_eq!((actions.len(), findings), (2, vec![(Code::AcsKept, Severity::Warn)]));
+    assert_eq!(
+        (actions.len(), findings),
+        (2, vec![(Code::AcsKept, Severity::Warn)])
+    );
 }
 
 #[test]
@@ -168,7 +231,10 @@ fn a_port_set_for_translated_requests_is_kept_and_reported() {
     devices[2].routing.ats = true;
     let mut fabric = fabric(devices);
     fabric.iommu.mode = machine::host::iommu::IommuMode::Translated;
-    assert_eq!(data(plan(&fabric, AcsPolicy::Path)), (vec![], vec![(Code::AcsRedirect, Severity::Info)]));
+    assert_eq!(
+        data(plan(&fabric, AcsPolicy::Path)),
+        (vec![], vec![(Code::AcsRedirect, Severity::Info)])
+    );
     fabric.devices[2].routing.ats = false;
     assert_eq!(data(plan(&fabric, AcsPolicy::Path)).0.len(), 1);
 }

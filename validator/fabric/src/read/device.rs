@@ -29,19 +29,44 @@ pub(super) struct RegisterAddresses {
 }
 
 /// Reads what sysfs provides about `bdf`.
-pub(super) fn read(root: &Root, bdf: Bdf, findings: &mut Vec<Finding>) -> (Device, Option<RegisterAddresses>) {
-    let mut reader = FunctionReader { root, bdf, subject: bdf.into(), findings };
+pub(super) fn read(
+    root: &Root,
+    bdf: Bdf,
+    findings: &mut Vec<Finding>,
+) -> (Device, Option<RegisterAddresses>) {
+    let mut reader = FunctionReader {
+        root,
+        bdf,
+        subject: bdf.into(),
+        findings,
+    };
     let physfn = reader.physfn();
     let space = reader.config();
     let class = reader.id("class", space.as_ref().map(|s| format!("{:#08x}", s.class)));
     let location = reader.location(bdf);
-    let vendor = reader.id("vendor", space.as_ref().map(|s| format!("{:#06x}", s.vendor)));
-    let id = reader.id("device", space.as_ref().map(|s| format!("{:#06x}", s.device)));
+    let vendor = reader.id(
+        "vendor",
+        space.as_ref().map(|s| format!("{:#06x}", s.vendor)),
+    );
+    let id = reader.id(
+        "device",
+        space.as_ref().map(|s| format!("{:#06x}", s.device)),
+    );
     // The ids of a virtual function read as ones, and it has no link.
-    let space = space.map(|s| if physfn.is_none() { s.of(&vendor, &id) } else { s });
+    let space = space.map(|s| {
+        if physfn.is_none() {
+            s.of(&vendor, &id)
+        } else {
+            s
+        }
+    });
     let resource = reader.required("resource");
-    let windows = |s: &ConfigSpace| bus_address::windows(s, resource.as_deref().unwrap_or_default());
-    let addresses = space.as_ref().map(|s| RegisterAddresses { bases: s.bases, windows: windows(s) });
+    let windows =
+        |s: &ConfigSpace| bus_address::windows(s, resource.as_deref().unwrap_or_default());
+    let addresses = space.as_ref().map(|s| RegisterAddresses {
+        bases: s.bases,
+        windows: windows(s),
+    });
     let device = Device {
         bdf,
         vendor,
@@ -52,11 +77,18 @@ pub(super) fn read(root: &Root, bdf: Bdf, findings: &mut Vec<Finding>) -> (Devic
         physfn,
         root_bus: location.and_then(|p| p.root_bus),
         numa: reader.numa(),
-        local_cpus: reader.optional("local_cpulist").filter(|t| !t.is_empty()).map(|t| quoted(&t)),
+        local_cpus: reader
+            .optional("local_cpulist")
+            .filter(|t| !t.is_empty())
+            .map(|t| quoted(&t)),
         driver: reader.driver(),
         boot_vga: reader.boot_vga(),
         config: state(space.as_ref()),
-        link: if physfn.is_none() { reader.link(space.as_ref()) } else { None },
+        link: if physfn.is_none() {
+            reader.link(space.as_ref())
+        } else {
+            None
+        },
         bars: resource.map_or_else(Vec::new, |text| reader.bars(&text)),
         routing: space.as_ref().map_or_else(Routing::default, |s| s.routing),
         acs: space.as_ref().and_then(|s| s.acs.clone()),
@@ -82,7 +114,8 @@ impl FunctionReader<'_> {
     }
 
     fn report_unreadable(&mut self, name: &str, why: &impl std::fmt::Display) {
-        self.findings.push(unreadable(&self.file(name), &self.subject, why));
+        self.findings
+            .push(unreadable(&self.file(name), &self.subject, why));
     }
 
     fn config(&mut self) -> Option<ConfigSpace> {
@@ -91,7 +124,10 @@ impl FunctionReader<'_> {
                 if bytes.len() < config_space::CONVENTIONAL_BYTES {
                     self.report_unreadable(
                         "config",
-                        &format!("only {} bytes are readable, root can read 256 or 4096", bytes.len()),
+                        &format!(
+                            "only {} bytes are readable, root can read 256 or 4096",
+                            bytes.len()
+                        ),
                     );
                 }
                 Some(config_space::parse(&bytes))
@@ -106,11 +142,17 @@ impl FunctionReader<'_> {
     /// An id from sysfs, or from the registers if sysfs lacks it.
     fn id(&mut self, name: &str, register: Option<String>) -> String {
         let text = self.required(name);
-        let good = |t: &String| t.strip_prefix("0x").is_some_and(|h| u32::from_str_radix(h, 16).is_ok());
+        let good = |t: &String| {
+            t.strip_prefix("0x")
+                .is_some_and(|h| u32::from_str_radix(h, 16).is_ok())
+        };
         match text {
             Some(text) if good(&text) => text,
             Some(text) => {
-                self.report_unreadable(name, &format!("'{}' is not a hexadecimal number", quoted(&text)));
+                self.report_unreadable(
+                    name,
+                    &format!("'{}' is not a hexadecimal number", quoted(&text)),
+                );
                 register.unwrap_or_else(|| "unknown".to_owned())
             }
             None => register.unwrap_or_else(|| "unknown".to_owned()),
@@ -135,7 +177,10 @@ impl FunctionReader<'_> {
             Ok(-1) => None,
             Ok(node) if u32::try_from(node).is_ok() => u32::try_from(node).ok(),
             _ => {
-                self.report_unreadable("numa_node", &format!("'{}' is not a node number", quoted(&text)));
+                self.report_unreadable(
+                    "numa_node",
+                    &format!("'{}' is not a node number", quoted(&text)),
+                );
                 None
             }
         }
@@ -155,7 +200,11 @@ impl FunctionReader<'_> {
     /// Virtual functions have a link to their physical one beside them.
     fn physfn(&mut self) -> Option<Bdf> {
         let why = match self.root.link(self.file("physfn")) {
-            Ok(target) => match target.file_name().and_then(|n| n.to_str()).and_then(|n| n.parse().ok()) {
+            Ok(target) => match target
+                .file_name()
+                .and_then(|n| n.to_str())
+                .and_then(|n| n.parse().ok())
+            {
                 Some(bdf) => return Some(bdf),
                 None => "it leads to no PCI function".to_owned(),
             },
@@ -179,12 +228,15 @@ impl FunctionReader<'_> {
 
     /// From sysfs, or from the registers if sysfs lacks it; if both exist they must agree.
     fn link(&mut self, space: Option<&ConfigSpace>) -> Option<Link> {
-        let registers = space.and_then(|s| s.express).and_then(|e| from_registers(&e));
+        let registers = space
+            .and_then(|s| s.express)
+            .and_then(|e| from_registers(&e));
         let sysfs = self.sysfs_link();
         if let (Some(sysfs), Some(registers)) = (&sysfs, &registers)
             && sysfs != registers
         {
-            self.findings.push(links_disagree(self.bdf, sysfs, registers));
+            self.findings
+                .push(links_disagree(self.bdf, sysfs, registers));
         }
         sysfs.or(registers)
     }
@@ -200,14 +252,25 @@ impl FunctionReader<'_> {
     /// The value of an optional file; an invalid value gives a finding.
     fn parsed<T>(&mut self, name: &str, parse: fn(&str) -> Result<T, &'static str>) -> Option<T> {
         let text = self.optional(name)?;
-        parse(&text).map_err(|why| self.report_unreadable(name, &format!("'{}' is {why}", quoted(&text)))).ok()
+        parse(&text)
+            .map_err(|why| self.report_unreadable(name, &format!("'{}' is {why}", quoted(&text))))
+            .ok()
     }
 }
 
 /// A link whose rate or width is unknown is down.
 fn up(gts: Option<f64>, width: u32, max_gts: f64, max_width: u32) -> Option<Link> {
-    let (gts, width) = if width == 0 { (0.0, 0) } else { gts.map_or((0.0, 0), |g| (g, width)) };
-    (max_width > 0).then_some(Link { gts, width, max_gts, max_width })
+    let (gts, width) = if width == 0 {
+        (0.0, 0)
+    } else {
+        gts.map_or((0.0, 0), |g| (g, width))
+    };
+    (max_width > 0).then_some(Link {
+        gts,
+        width,
+        max_gts,
+        max_width,
+    })
 }
 
 fn from_registers(express: &Express) -> Option<Link> {
@@ -215,14 +278,28 @@ fn from_registers(express: &Express) -> Option<Link> {
         return None;
     }
     let max_gts = link::gts(express.max_speed)?;
-    up(link::gts(express.speed), u32::from(express.width), max_gts, u32::from(express.max_width))
+    up(
+        link::gts(express.speed),
+        u32::from(express.width),
+        max_gts,
+        u32::from(express.max_width),
+    )
 }
 
 fn links_disagree(bdf: Bdf, sysfs: &Link, registers: &Link) -> Finding {
-    let words = |l: &Link| format!("x{} at {} GT/s of x{} at {} GT/s", l.width, l.gts, l.max_width, l.max_gts);
+    let words = |l: &Link| {
+        format!(
+            "x{} at {} GT/s of x{} at {} GT/s",
+            l.width, l.gts, l.max_width, l.max_gts
+        )
+    };
     let (sysfs, registers) = (words(sysfs), words(registers));
     Code::LinkDisagrees
-        .finding(Severity::Warn, bdf, format!("{bdf}: sysfs says {sysfs}, registers say {registers}"))
+        .finding(
+            Severity::Warn,
+            bdf,
+            format!("{bdf}: sysfs says {sysfs}, registers say {registers}"),
+        )
         .values(sysfs, registers, None)
 }
 
@@ -239,15 +316,30 @@ fn kind(space: Option<&ConfigSpace>, class: &str) -> Kind {
 }
 
 fn state(space: Option<&ConfigSpace>) -> ConfigState {
-    let nothing = || vec![Undetermined::PortType, Undetermined::Acs, Undetermined::Rebar];
+    let nothing = || {
+        vec![
+            Undetermined::PortType,
+            Undetermined::Acs,
+            Undetermined::Rebar,
+        ]
+    };
     let Some(s) = space else {
-        return ConfigState { bytes: 0, gone: false, faults: Vec::new(), undetermined: nothing() };
+        return ConfigState {
+            bytes: 0,
+            gone: false,
+            faults: Vec::new(),
+            undetermined: nothing(),
+        };
     };
     let short = s.gone || s.bytes < config_space::CONVENTIONAL_BYTES;
     ConfigState {
         bytes: s.bytes,
         gone: s.gone,
         faults: s.faults.iter().map(ToString::to_string).collect(),
-        undetermined: if short { nothing() } else { s.undetermined.clone() },
+        undetermined: if short {
+            nothing()
+        } else {
+            s.undetermined.clone()
+        },
     }
 }

@@ -27,7 +27,9 @@ const DEVICES: &str = "sys/bus/pci/devices";
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
     /// The list of PCI functions could not be read.
-    #[error("cannot list PCI functions in {path}: not the root of a Linux machine, or /sys is not mounted")]
+    #[error(
+        "cannot list PCI functions in {path}: not the root of a Linux machine, or /sys is not mounted"
+    )]
     Devices {
         /// The folder that was tried.
         path: String,
@@ -50,17 +52,31 @@ pub fn read(root: &Root) -> Result<Fabric, ReadError> {
     name_models(root, &mut devices);
     let (iommu, iommu_findings) = iommu::read(root);
     findings.extend(iommu_findings);
-    let of = |wanted: fn(&Device) -> bool| devices.iter().filter(|d| wanted(d)).map(|d| d.bdf).collect();
+    let of = |wanted: fn(&Device) -> bool| {
+        devices
+            .iter()
+            .filter(|d| wanted(d))
+            .map(|d| d.bdf)
+            .collect()
+    };
     let gpus: Vec<Bdf> = of(is_gpu);
     let nics: Vec<Bdf> = of(is_nic);
     let rdma = roles::rdma(root, &devices, &mut findings);
-    let peers = devices.iter().filter(|d| nic::exchanges(d, &rdma)).map(|d| d.bdf);
+    let peers = devices
+        .iter()
+        .filter(|d| nic::exchanges(d, &rdma))
+        .map(|d| d.bdf);
     let paths = path::all(&Tree::new(&devices), &gpus, &peers.collect::<Vec<_>>());
     let lockdown = lockdown(root, &mut findings);
     let schema = SCHEMA.to_owned();
     let cpus = cpu::read(root)?;
-    let numa_nodes = attributes::optional(root, "sys/devices/system/node/online", &Subject::Machine, &mut findings)
-        .map(|nodes| quoted(&nodes));
+    let numa_nodes = attributes::optional(
+        root,
+        "sys/devices/system/node/online",
+        &Subject::Machine,
+        &mut findings,
+    )
+    .map(|nodes| quoted(&nodes));
     let from = root.name();
     let mut fabric = Fabric {
         schema,
@@ -84,7 +100,10 @@ pub fn read(root: &Root) -> Result<Fabric, ReadError> {
 }
 
 fn devices(root: &Root, findings: &mut Vec<Finding>) -> Result<Vec<Device>, ReadError> {
-    let unlisted = |source| ReadError::Devices { path: root.join(DEVICES).display().to_string(), source };
+    let unlisted = |source| ReadError::Devices {
+        path: root.join(DEVICES).display().to_string(),
+        source,
+    };
     let mut devices = Vec::new();
     let mut addresses = BTreeMap::new();
     for name in root.names(DEVICES).map_err(unlisted)? {
@@ -96,7 +115,11 @@ fn devices(root: &Root, findings: &mut Vec<Finding>) -> Result<Vec<Device>, Read
             }
             Err(bad) => {
                 let subject = Subject::file(shown(&name.to_string_lossy()));
-                findings.push(attributes::unreadable(DEVICES, &subject, &shown(&bad.to_string())));
+                findings.push(attributes::unreadable(
+                    DEVICES,
+                    &subject,
+                    &shown(&bad.to_string()),
+                ));
             }
         }
     }
@@ -108,20 +131,32 @@ fn devices(root: &Root, findings: &mut Vec<Finding>) -> Result<Vec<Device>, Read
 }
 
 /// GPUs whose BAR1 is not where the kernel expects it.
-fn misplaced_bar1s(root: &Root, devices: &[Device], addresses: &BTreeMap<Bdf, RegisterAddresses>) -> Vec<Finding> {
+fn misplaced_bar1s(
+    root: &Root,
+    devices: &[Device],
+    addresses: &BTreeMap<Bdf, RegisterAddresses>,
+) -> Vec<Finding> {
     let tree = Tree::new(devices);
     let wrong = |gpu: &Device| {
-        let above = tree.above(gpu.bdf).into_iter().filter_map(|d| addresses.get(&d.bdf));
+        let above = tree
+            .above(gpu.bdf)
+            .into_iter()
+            .filter_map(|d| addresses.get(&d.bdf));
         let windows = || above.map(|bridge| bridge.windows.clone()).collect();
         let windows: Vec<_> = bus_address::of_this_machine(root).unwrap_or_else(windows);
         rebar::bar1_fault(gpu, &addresses.get(&gpu.bdf)?.bases, &windows)
     };
-    devices.iter().filter(|d| is_gpu(d)).filter_map(wrong).collect()
+    devices
+        .iter()
+        .filter(|d| is_gpu(d))
+        .filter_map(wrong)
+        .collect()
 }
 
 /// A virtual function has no link: it uses that of its physical function.
 fn virtual_links(devices: &mut [Device], findings: &mut Vec<Finding>) {
-    let links: BTreeMap<Bdf, Option<Link>> = devices.iter().map(|d| (d.bdf, d.link.clone())).collect();
+    let links: BTreeMap<Bdf, Option<Link>> =
+        devices.iter().map(|d| (d.bdf, d.link.clone())).collect();
     for (device, physfn) in devices.iter_mut().filter_map(|d| d.physfn.map(|p| (d, p))) {
         match links.get(&physfn) {
             Some(link) => device.link.clone_from(link),
@@ -137,7 +172,10 @@ fn virtual_links(devices: &mut [Device], findings: &mut Vec<Finding>) {
 /// Gives the GPUs their models by the system's `pci.ids`, where it has that file: a name helps people, and nothing is
 /// judged by it.
 fn name_models(root: &Root, devices: &mut [Device]) {
-    let mut gpus = devices.iter_mut().filter(|device| is_gpu(device)).peekable();
+    let mut gpus = devices
+        .iter_mut()
+        .filter(|device| is_gpu(device))
+        .peekable();
     if gpus.peek().is_none() {
         return;
     }
@@ -147,7 +185,9 @@ fn name_models(root: &Root, devices: &mut [Device]) {
 
 /// A virtual function of a GPU does not count as a GPU.
 fn is_gpu(device: &Device) -> bool {
-    device.physfn.is_none() && device.vendor == pci_vendor::NVIDIA && device.class.starts_with("0x03")
+    device.physfn.is_none()
+        && device.vendor == pci_vendor::NVIDIA
+        && device.class.starts_with("0x03")
 }
 
 fn is_nic(device: &Device) -> bool {
@@ -158,7 +198,10 @@ fn is_nic(device: &Device) -> bool {
 fn lockdown(root: &Root, findings: &mut Vec<Finding>) -> Option<String> {
     const FILE: &str = "sys/kernel/security/lockdown";
     let text = attributes::optional(root, FILE, &Subject::Machine, findings)?;
-    let mode = text.split_once('[').and_then(|(_, rest)| rest.split_once(']')).map(|(mode, _)| shown(mode));
+    let mode = text
+        .split_once('[')
+        .and_then(|(_, rest)| rest.split_once(']'))
+        .map(|(mode, _)| shown(mode));
     if mode.is_none() {
         let why = format!("no mode in brackets in '{}'", quoted(&text));
         findings.push(attributes::unreadable(FILE, &Subject::Machine, &why));

@@ -26,14 +26,26 @@ pub(super) fn derive(devices: &mut [Device]) {
         let above = std::iter::successors(Some(bdf), |at| parents.get(at).copied().flatten());
         above.take(parents.len() + 1).count()
     };
-    let mut order: Vec<(usize, usize)> = devices.iter().enumerate().map(|(n, d)| (depth(d.bdf), n)).collect();
+    let mut order: Vec<(usize, usize)> = devices
+        .iter()
+        .enumerate()
+        .map(|(n, d)| (depth(d.bdf), n))
+        .collect();
     order.sort_unstable();
     let mut kinds: BTreeMap<Bdf, Kind> = BTreeMap::new();
     for (_, n) in order {
-        let Some(device) = devices.get_mut(n) else { continue };
-        if device.config.undetermined.contains(&Undetermined::PortType) && device.class.starts_with(BRIDGE) {
+        let Some(device) = devices.get_mut(n) else {
+            continue;
+        };
+        if device.config.undetermined.contains(&Undetermined::PortType)
+            && device.class.starts_with(BRIDGE)
+        {
             let above = device.parent.map(|parent| kinds.get(&parent).copied());
-            device.kind = if express(device) { below(above) } else { Kind::Bridge };
+            device.kind = if express(device) {
+                below(above)
+            } else {
+                Kind::Bridge
+            };
         }
         kinds.insert(device.bdf, device.kind);
     }
@@ -66,7 +78,9 @@ pub(super) fn rdma(root: &Root, listed: &[Device], findings: &mut Vec<Finding>) 
         }
     };
     let names = names.into_iter().map(|n| n.to_string_lossy().into_owned());
-    let mut devices: Vec<Rdma> = names.filter_map(|name| one(root, &name, listed, findings)).collect();
+    let mut devices: Vec<Rdma> = names
+        .filter_map(|name| one(root, &name, listed, findings))
+        .collect();
     devices.sort_by(|a, b| (a.bdf, &a.name).cmp(&(b.bdf, &b.name)));
     devices
 }
@@ -86,7 +100,10 @@ fn one(root: &Root, name: &str, listed: &[Device], findings: &mut Vec<Finding>) 
     // RDMA device's own folder names the function then.
     let folder = root.place(&file).unwrap_or_default();
     let own = |bdf: &Bdf| listed.iter().any(|d| d.bdf == *bdf);
-    let functions: Vec<Bdf> = [&target, &folder].into_iter().flat_map(|path| functions(path)).collect();
+    let functions: Vec<Bdf> = [&target, &folder]
+        .into_iter()
+        .flat_map(|path| functions(path))
+        .collect();
     if let Some(bdf) = functions.iter().copied().find(own) {
         // It looks like a card and leads to NVSwitches: no data of programs goes that way.
         let is_card = !leads_to_nvswitches(root, &format!("sys/bus/pci/devices/{bdf}"));
@@ -101,7 +118,10 @@ fn one(root: &Root, name: &str, listed: &[Device], findings: &mut Vec<Finding>) 
 
 /// The PCI functions that a path names, the last one first.
 fn functions(path: &Path) -> Vec<Bdf> {
-    path.iter().rev().filter_map(|name| name.to_str()?.parse().ok()).collect()
+    path.iter()
+        .rev()
+        .filter_map(|name| name.to_str()?.parse().ok())
+        .collect()
 }
 
 #[cfg(test)]
@@ -135,17 +155,27 @@ mod tests {
     #[test]
     fn roles_follow_from_positions() {
         let up_down = [Kind::Upstream, Kind::Downstream];
-        assert_eq!(kinds(switches()), [&up_down[..], &up_down, &[Kind::RootPort]].concat());
+        assert_eq!(
+            kinds(switches()),
+            [&up_down[..], &up_down, &[Kind::RootPort]].concat()
+        );
     }
 
     #[test]
     fn a_bridge_without_a_link_is_not_a_port_if_others_have_links() {
         let mut devices = switches();
         devices[2].link = None;
-        assert_eq!(kinds(devices)[1..4], [Kind::Downstream, Kind::Bridge, Kind::Bridge]);
+        assert_eq!(
+            kinds(devices)[1..4],
+            [Kind::Downstream, Kind::Bridge, Kind::Bridge]
+        );
         let mut devices = switches();
         devices.iter_mut().for_each(|d| d.link = None);
-        assert_eq!(kinds(devices)[2], Kind::Upstream, "a kernel that shows no links");
+        assert_eq!(
+            kinds(devices)[2],
+            Kind::Upstream,
+            "a kernel that shows no links"
+        );
     }
 
     #[test]

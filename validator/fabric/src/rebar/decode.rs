@@ -46,23 +46,37 @@ impl fmt::Display for DecodeStep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.outcome {
             DecodeOutcome::Restored => write!(f, "{} memory decode off -> on", self.bdf),
-            DecodeOutcome::Left { why } => write!(f, "{} memory decode not changed: {why}", self.bdf),
+            DecodeOutcome::Left { why } => {
+                write!(f, "{} memory decode not changed: {why}", self.bdf)
+            }
         }
     }
 }
 
 /// Switches memory decode on again if `recorded` says that it was on. Functions that need no change are not reported.
 #[must_use]
-pub fn restore_decode(root: &Root, kernel: &dyn Kernel, recorded: &[Decode], entries: &[Grown]) -> Vec<DecodeStep> {
+pub fn restore_decode(
+    root: &Root,
+    kernel: &dyn Kernel,
+    recorded: &[Decode],
+    entries: &[Grown],
+) -> Vec<DecodeStep> {
     let machine = Machine { root, kernel };
     let known = recorded.iter().filter_map(|decode| machine.step(decode));
-    let unrecorded = entries.iter().filter(|e| interrupted(e) && !recorded.iter().any(|n| n.bdf == e.bdf));
-    known.chain(unrecorded.filter_map(|entry| machine.unknown(entry.bdf))).collect()
+    let unrecorded = entries
+        .iter()
+        .filter(|e| interrupted(e) && !recorded.iter().any(|n| n.bdf == e.bdf));
+    known
+        .chain(unrecorded.filter_map(|entry| machine.unknown(entry.bdf)))
+        .collect()
 }
 
 /// True if a pass died while this GPU and its neighbors had memory decode off.
 fn interrupted(entry: &Grown) -> bool {
-    entry.tries.last().is_some_and(|last| last.together && last.outcome.is_none())
+    entry
+        .tries
+        .last()
+        .is_some_and(|last| last.together && last.outcome.is_none())
 }
 
 fn decodes(command: u16) -> bool {
@@ -72,7 +86,11 @@ fn decodes(command: u16) -> bool {
 impl Machine<'_> {
     /// Records every function whose decode may be switched off while `gpus`, which are below one root port,
     /// are resized. Earlier records stay: an earlier pass may have died since.
-    pub(super) fn record_decode(&self, gpus: &[Resize], recorded: &mut Vec<Decode>) -> Result<(), AccessError> {
+    pub(super) fn record_decode(
+        &self,
+        gpus: &[Resize],
+        recorded: &mut Vec<Decode>,
+    ) -> Result<(), AccessError> {
         let mut states = Vec::new();
         for gpu in gpus {
             states.push(self.state(gpu.bdf, NO_BAR)?);
@@ -90,15 +108,24 @@ impl Machine<'_> {
 
     /// Removes the records of functions whose memory decode is as it was.
     pub(super) fn drop_restored(&self, recorded: &mut Vec<Decode>) {
-        let now = |bdf| self.state(bdf, NO_BAR).ok().map(|state| decodes(state.command));
+        let now = |bdf| {
+            self.state(bdf, NO_BAR)
+                .ok()
+                .map(|state| decodes(state.command))
+        };
         recorded.retain(|was| now(was.bdf) != Some(decodes(was.command)));
     }
 
     /// `None` if there is nothing to do.
     fn step(&self, recorded: &Decode) -> Option<DecodeStep> {
         let left = |why| Some(DecodeOutcome::Left { why });
-        let outcome = self.decode_on(recorded).unwrap_or_else(|e| left(e.to_string()));
-        outcome.map(|outcome| DecodeStep { bdf: recorded.bdf, outcome })
+        let outcome = self
+            .decode_on(recorded)
+            .unwrap_or_else(|e| left(e.to_string()));
+        outcome.map(|outcome| DecodeStep {
+            bdf: recorded.bdf,
+            outcome,
+        })
     }
 
     fn decode_on(&self, recorded: &Decode) -> Result<Option<DecodeOutcome>, AccessError> {
@@ -113,12 +140,19 @@ impl Machine<'_> {
         self.correct_registers(&now)?;
         let mut now = self.state(recorded.bdf, NO_BAR)?;
         if let Some(state) = now.bars.iter().find(|state| state.unsafe_to_decode()) {
-            return left(format!("it is off, and BAR {} has no address of its own", state.bar.index));
+            return left(format!(
+                "it is off, and BAR {} has no address of its own",
+                state.bar.index
+            ));
         }
         now.command |= COMMAND_MEMORY;
         self.restore_command(&now)?;
         let on = decodes(self.state(recorded.bdf, NO_BAR)?.command);
-        if on { Ok(Some(DecodeOutcome::Restored)) } else { left("it cannot be switched on".to_owned()) }
+        if on {
+            Ok(Some(DecodeOutcome::Restored))
+        } else {
+            left("it cannot be switched on".to_owned())
+        }
     }
 
     /// A journal without a record of decode does not prove that it was on.
@@ -128,7 +162,10 @@ impl Machine<'_> {
             Ok(_) => "it is off, and the journal does not say what it was".to_owned(),
             Err(e) => e.to_string(),
         };
-        Some(DecodeStep { bdf, outcome: DecodeOutcome::Left { why } })
+        Some(DecodeStep {
+            bdf,
+            outcome: DecodeOutcome::Left { why },
+        })
     }
 }
 
@@ -145,13 +182,23 @@ const SIZE: u32 = 0x3f00;
 impl Machine<'_> {
     fn write(&self, bdf: Bdf, offset: u16, bytes: &[u8]) -> Result<(), AccessError> {
         let file = format!("{DEVICES}/{bdf}/config");
-        let failed = |source| AccessError::Io { what: "writing", file: file.clone(), source };
-        self.root.write_at(&file, u64::from(offset), bytes).map_err(failed)
+        let failed = |source| AccessError::Io {
+            what: "writing",
+            file: file.clone(),
+            source,
+        };
+        self.root
+            .write_at(&file, u64::from(offset), bytes)
+            .map_err(failed)
     }
 
     /// Switches memory decode off.
     pub(super) fn decode_off(&self, state: &FunctionState) -> Result<(), AccessError> {
-        self.write(state.bdf, COMMAND, &(state.command & !COMMAND_MEMORY).to_le_bytes())
+        self.write(
+            state.bdf,
+            COMMAND,
+            &(state.command & !COMMAND_MEMORY).to_le_bytes(),
+        )
     }
 
     /// Restores the command register to its value in `state`.
@@ -162,7 +209,9 @@ impl Machine<'_> {
     /// Requests a size from the hardware; the address bits below it are lost. Decode must be off.
     pub(super) fn set_size(&self, state: &FunctionState, bytes: u64) -> Result<(), AccessError> {
         let code = bytes.checked_ilog2().and_then(|n| n.checked_sub(20));
-        let (Some((offset, value)), Some(code)) = (state.control, code) else { return Ok(()) };
+        let (Some((offset, value)), Some(code)) = (state.control, code) else {
+            return Ok(());
+        };
         let value = (value & !SIZE) | ((code << 8) & SIZE);
         self.write(state.bdf, offset, &value.to_le_bytes())
     }
@@ -171,8 +220,17 @@ impl Machine<'_> {
     /// whose bus address is unknown is not changed.
     pub(super) fn correct_registers(&self, state: &FunctionState) -> Result<(), AccessError> {
         // The kernel's flags and the register's flags have the same bit positions.
-        let known = |state: &BarState| Some((u16::from(state.bar.index), state.on_bus? | (state.bar.flags & 0xf)));
-        let misplaced = state.bars.iter().filter(|b| b.is_misplaced()).filter_map(known);
+        let known = |state: &BarState| {
+            Some((
+                u16::from(state.bar.index),
+                state.on_bus? | (state.bar.flags & 0xf),
+            ))
+        };
+        let misplaced = state
+            .bars
+            .iter()
+            .filter(|b| b.is_misplaced())
+            .filter_map(known);
         let misplaced: Vec<(u16, u64)> = misplaced.collect();
         if misplaced.is_empty() {
             return Ok(());

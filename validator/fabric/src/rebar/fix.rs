@@ -45,12 +45,25 @@ impl ResizeReport {
 ///
 /// # Errors
 /// If the journal cannot be read or written; nothing is tried that is not in the journal.
-pub fn fix(root: &Root, kernel: &dyn Kernel, plan: &Plan, journal: &Path) -> Result<ResizeReport, JournalError> {
+pub fn fix(
+    root: &Root,
+    kernel: &dyn Kernel,
+    plan: &Plan,
+    journal: &Path,
+) -> Result<ResizeReport, JournalError> {
     let machine = Machine { root, kernel };
     let earlier = Journal::load(journal, root.path())?;
     let mut kept = earlier.unwrap_or_else(|| Journal::new(root.path()));
-    let Plan { choice, gpus, full, .. } = *plan;
-    let mut fixed = ResizeReport { choice, gpus, full, rebar: Vec::new(), findings: Vec::new() };
+    let Plan {
+        choice, gpus, full, ..
+    } = *plan;
+    let mut fixed = ResizeReport {
+        choice,
+        gpus,
+        full,
+        rebar: Vec::new(),
+        findings: Vec::new(),
+    };
     let until = Instant::now() + LONGEST;
     let before = kept.bars.len();
     let mut done: Vec<Member> = Vec::new();
@@ -59,9 +72,17 @@ pub fn fix(root: &Root, kernel: &dyn Kernel, plan: &Plan, journal: &Path) -> Res
         let shared = machine.record_decode(&resizes(&members), &mut kept.decode);
         let why = shared.err().map(|e| e.to_string());
         let joint_allowed = why.is_none();
-        members.iter_mut().for_each(|member| member.blocked.clone_from(&why));
-        let mut save = |now: &[Member]| save(root, &mut kept, before, done.iter().chain(now), journal);
-        Group { machine, until, joint_allowed }.grow(&mut members, &mut save)?;
+        members
+            .iter_mut()
+            .for_each(|member| member.blocked.clone_from(&why));
+        let mut save =
+            |now: &[Member]| save(root, &mut kept, before, done.iter().chain(now), journal);
+        Group {
+            machine,
+            until,
+            joint_allowed,
+        }
+        .grow(&mut members, &mut save)?;
         done.extend(members);
     }
     // Only now, because changes below one port may have affected the GPUs below another.
@@ -78,7 +99,8 @@ pub fn fix(root: &Root, kernel: &dyn Kernel, plan: &Plan, journal: &Path) -> Res
     if !fixed.findings.is_empty() {
         let anew = |old: &KeptFinding| !fixed.findings.iter().any(|f| f.subject == *old.about());
         kept.findings.retain(anew);
-        kept.findings.extend(fixed.findings.iter().map(KeptFinding::of));
+        kept.findings
+            .extend(fixed.findings.iter().map(KeptFinding::of));
         kept.save(journal)?;
     }
     Ok(fixed)
@@ -106,7 +128,10 @@ fn resizes(members: &[Member]) -> Vec<Resize> {
 fn by_port(gpus: &[Resize]) -> BTreeMap<Bdf, Vec<Resize>> {
     let mut ports: BTreeMap<Bdf, Vec<Resize>> = BTreeMap::new();
     for gpu in gpus {
-        ports.entry(gpu.port.unwrap_or(gpu.bdf)).or_default().push(gpu.clone());
+        ports
+            .entry(gpu.port.unwrap_or(gpu.bdf))
+            .or_default()
+            .push(gpu.clone());
     }
     ports
 }
@@ -124,7 +149,13 @@ fn member(gpu: Resize) -> Member {
         finding: None,
         when: now(),
     };
-    Member { gpu, entry, reached: None, blocked: None, stopped: None }
+    Member {
+        gpu,
+        entry,
+        reached: None,
+        blocked: None,
+        stopped: None,
+    }
 }
 
 /// Reads the state of a GPU once more, when the GPUs of all ports are done, and makes its findings.
@@ -152,16 +183,41 @@ fn finish(machine: Machine<'_>, member: &mut Member) -> Vec<Finding> {
     if let Some(why) = wrong {
         findings = vec![reasons::broken(gpu, &why)];
     } else {
-        findings.extend(member.reached.filter(|n| *n != gpu.before_bytes).map(|n| reasons::resized(gpu, n)));
-        if findings.iter().all(|f| f.is(Code::RebarResized)) && member.reached != Some(gpu.wanted_bytes) {
+        findings.extend(
+            member
+                .reached
+                .filter(|n| *n != gpu.before_bytes)
+                .map(|n| reasons::resized(gpu, n)),
+        );
+        if findings.iter().all(|f| f.is(Code::RebarResized))
+            && member.reached != Some(gpu.wanted_bytes)
+        {
             let blocked = member.blocked.as_deref();
-            findings.push(reasons::no_room(gpu, present.unwrap_or(expected), assigned, blocked));
+            findings.push(reasons::no_room(
+                gpu,
+                present.unwrap_or(expected),
+                assigned,
+                blocked,
+            ));
         }
     }
     let mut tried = reasons::tried(&member.entry);
-    tried.extend(gpu.port.map(|port| machine.windows(port)).unwrap_or_default());
-    let with_evidence = |f: Finding| if f.is(Code::RebarResized) { f } else { f.seen_all(tried.clone()) };
+    tried.extend(
+        gpu.port
+            .map(|port| machine.windows(port))
+            .unwrap_or_default(),
+    );
+    let with_evidence = |f: Finding| {
+        if f.is(Code::RebarResized) {
+            f
+        } else {
+            f.seen_all(tried.clone())
+        }
+    };
     let findings: Vec<Finding> = findings.into_iter().map(with_evidence).collect();
-    member.entry.finding = findings.iter().rfind(|f| !f.is(Code::RebarResized)).map(|f| f.code.as_str().to_owned());
+    member.entry.finding = findings
+        .iter()
+        .rfind(|f| !f.is(Code::RebarResized))
+        .map(|f| f.code.as_str().to_owned());
     findings
 }

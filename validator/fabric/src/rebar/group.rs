@@ -42,12 +42,19 @@ impl Member {
     }
 
     fn start_try(&mut self, bytes: u64, together: bool) {
-        self.entry.tries.push(Try { bytes, together, outcome: None });
+        self.entry.tries.push(Try {
+            bytes,
+            together,
+            outcome: None,
+        });
     }
 
     /// True if the last result was the kernel's answer that there is no room.
     fn no_space(&self) -> bool {
-        self.entry.tries.last().is_some_and(|t| t.outcome.as_deref() == Some(NO_SPACE))
+        self.entry
+            .tries
+            .last()
+            .is_some_and(|t| t.outcome.as_deref() == Some(NO_SPACE))
     }
 
     fn record_outcome(&mut self, text: &str) {
@@ -91,8 +98,16 @@ impl Group<'_> {
         Ok(())
     }
 
-    fn try_single(&self, members: &mut [Member], at: usize, most: u64, save: Save<'_>) -> Result<(), JournalError> {
-        let Some(bytes) = members.get(at).and_then(|m| m.target(most)) else { return Ok(()) };
+    fn try_single(
+        &self,
+        members: &mut [Member],
+        at: usize,
+        most: u64,
+        save: Save<'_>,
+    ) -> Result<(), JournalError> {
+        let Some(bytes) = members.get(at).and_then(|m| m.target(most)) else {
+            return Ok(());
+        };
         if let Some(member) = members.get_mut(at) {
             if Instant::now() > self.until {
                 let why = "the time limit for attempts was reached".to_owned();
@@ -102,7 +117,9 @@ impl Group<'_> {
             member.start_try(bytes, false);
         }
         save(members)?;
-        let Some(member) = members.get_mut(at) else { return Ok(()) };
+        let Some(member) = members.get_mut(at) else {
+            return Ok(());
+        };
         match self.machine.resize_single(&member.gpu, bytes) {
             SingleResize::Done => {
                 member.reached = Some(bytes);
@@ -123,18 +140,30 @@ impl Group<'_> {
     }
 
     /// Returns false if further joint attempts are useless.
-    fn try_joint(&self, members: &mut [Member], most: u64, save: Save<'_>) -> Result<bool, JournalError> {
-        let wanting: Vec<(usize, u64)> =
-            members.iter().enumerate().filter_map(|(at, m)| Some((at, m.target(most)?))).collect();
-        let Some(port) = members.first().and_then(|m| m.gpu.port) else { return Ok(false) };
-        let broken = members.iter().any(|m| matches!(m.stopped, Some(StopReason::Broken(_))));
+    fn try_joint(
+        &self,
+        members: &mut [Member],
+        most: u64,
+        save: Save<'_>,
+    ) -> Result<bool, JournalError> {
+        let wanting: Vec<(usize, u64)> = members
+            .iter()
+            .enumerate()
+            .filter_map(|(at, m)| Some((at, m.target(most)?)))
+            .collect();
+        let Some(port) = members.first().and_then(|m| m.gpu.port) else {
+            return Ok(false);
+        };
+        let broken = members
+            .iter()
+            .any(|m| matches!(m.stopped, Some(StopReason::Broken(_))));
         if broken || wanting.is_empty() || Instant::now() > self.until {
             return Ok(!broken);
         }
         if let [(at, _)] = wanting[..]
-            && members
-                .get(at)
-                .is_some_and(|m| m.no_space() && !self.machine.shares_window(port, m.gpu.bdf).unwrap_or(true))
+            && members.get(at).is_some_and(|m| {
+                m.no_space() && !self.machine.shares_window(port, m.gpu.bdf).unwrap_or(true)
+            })
         {
             return Ok(true);
         }
@@ -144,8 +173,10 @@ impl Group<'_> {
             }
         }
         save(members)?;
-        let targets: Vec<(Resize, u64)> =
-            wanting.iter().filter_map(|(at, bytes)| Some((members.get(*at)?.gpu.clone(), *bytes))).collect();
+        let targets: Vec<(Resize, u64)> = wanting
+            .iter()
+            .filter_map(|(at, bytes)| Some((members.get(*at)?.gpu.clone(), *bytes)))
+            .collect();
         let targets: Vec<_> = targets.iter().map(|(gpu, bytes)| (gpu, *bytes)).collect();
         let result = self.machine.resize_joint(port, &targets);
         for (at, bytes) in wanting {
@@ -153,7 +184,10 @@ impl Group<'_> {
                 record_joint_result(member, bytes, &result);
             }
         }
-        Ok(!matches!(result, JointResize::Blocked(_) | JointResize::Broken(_)))
+        Ok(!matches!(
+            result,
+            JointResize::Blocked(_) | JointResize::Broken(_)
+        ))
     }
 }
 

@@ -53,17 +53,28 @@ impl Machine<'_> {
         }
         match self.prepare(&below) {
             Ok(None) => {}
-            Ok(Some((gpu, why))) => return self.undo_prepare(&below, JointResize::Ignored(gpu, why)),
+            Ok(Some((gpu, why))) => {
+                return self.undo_prepare(&below, JointResize::Ignored(gpu, why));
+            }
             Err(e) => return self.undo_prepare(&below, JointResize::Blocked(e.to_string())),
         }
         if let Err(e) = self.kernel.remove(port) {
-            return self.undo_prepare(&below, JointResize::Blocked(format!("{port} cannot be removed: {e}")));
+            return self.undo_prepare(
+                &below,
+                JointResize::Blocked(format!("{port} cannot be removed: {e}")),
+            );
         }
-        let Err(why) = self.rescan_and_compare(port, &below, true) else { return JointResize::Done };
+        let Err(why) = self.rescan_and_compare(port, &below, true) else {
+            return JointResize::Done;
+        };
         for (was, _) in targets_of(&below) {
             // A GPU that is gone or ignores its size is noticed below.
-            let _ = self.state(was.bdf, NO_BAR).and_then(|now| self.decode_off(&now));
-            let _ = was.hardware_bytes().map_or(Ok(()), |old| self.set_size(was, old));
+            let _ = self
+                .state(was.bdf, NO_BAR)
+                .and_then(|now| self.decode_off(&now));
+            let _ = was
+                .hardware_bytes()
+                .map_or(Ok(()), |old| self.set_size(was, old));
         }
         // This fails only if the port did not come back, which is noticed below.
         let _ = self.kernel.remove(port);
@@ -79,7 +90,10 @@ impl Machine<'_> {
         let (port, own) = (port.to_string(), self.path(gpu)?);
         let on = |path: &Path, name: &str| path.iter().any(|part| part.to_str() == Some(name));
         for other in self.functions()? {
-            let same_card = Bdf { function: 0, ..other } == Bdf { function: 0, ..gpu };
+            let same_card = Bdf {
+                function: 0,
+                ..other
+            } == Bdf { function: 0, ..gpu };
             if !same_card && on(&self.path(other)?, &port) && !on(&own, &other.to_string()) {
                 return Ok(true);
             }
@@ -90,7 +104,10 @@ impl Machine<'_> {
     /// Every function that the kernel knows.
     fn functions(&self) -> Result<Vec<Bdf>, AccessError> {
         let names = self.root.names(DEVICES).map_err(|e| unread(DEVICES, e))?;
-        Ok(names.iter().filter_map(|name| name.to_string_lossy().parse().ok()).collect())
+        Ok(names
+            .iter()
+            .filter_map(|name| name.to_string_lossy().parse().ok())
+            .collect())
     }
 
     /// The folder of a function, whose path names every port above it.
@@ -100,11 +117,19 @@ impl Machine<'_> {
     }
 
     /// The present state of `port` and everything below it.
-    pub(super) fn below<'a>(&self, port: Bdf, targets: &[Target<'a>]) -> Result<Vec<FunctionBelow<'a>>, AccessError> {
+    pub(super) fn below<'a>(
+        &self,
+        port: Bdf,
+        targets: &[Target<'a>],
+    ) -> Result<Vec<FunctionBelow<'a>>, AccessError> {
         let name = port.to_string();
         let mut below = Vec::new();
         for bdf in self.functions()? {
-            if !self.path(bdf)?.iter().any(|part| part.to_str() == Some(&name)) {
+            if !self
+                .path(bdf)?
+                .iter()
+                .any(|part| part.to_str() == Some(&name))
+            {
                 continue;
             }
             let target = targets.iter().find(|(gpu, _)| gpu.bdf == bdf).copied();
@@ -119,15 +144,26 @@ impl Machine<'_> {
         let held = |s: &FunctionState| s.driver.clone().filter(|d| !s.bridge || d != PORT_DRIVER);
         let bound = below.iter().find_map(|b| Some((b.was.bdf, held(&b.was)?)));
         if let Some((bdf, driver)) = bound {
-            return Some(format!("{bdf} shares the window and has the driver {driver} bound"));
+            return Some(format!(
+                "{bdf} shares the window and has the driver {driver} bound"
+            ));
         }
         let screens = match framebuffer::read(self.root) {
             Ok(screens) => screens,
             Err(e) => return Some(format!("the framebuffers cannot be listed: {e}")),
         };
-        let on = |bdf: String| screens.iter().find(|s| s.device.split('/').any(|name| name == bdf));
-        let shown = below.iter().find_map(|b| Some((b.was.bdf, on(b.was.bdf.to_string())?)))?;
-        Some(format!("{} shares the window and shows {}", shown.0, shown.1.name))
+        let on = |bdf: String| {
+            screens
+                .iter()
+                .find(|s| s.device.split('/').any(|name| name == bdf))
+        };
+        let shown = below
+            .iter()
+            .find_map(|b| Some((b.was.bdf, on(b.was.bdf.to_string())?)))?;
+        Some(format!(
+            "{} shares the window and shows {}",
+            shown.0, shown.1.name
+        ))
     }
 
     /// Switches memory decode off on every function and requests the new sizes from the hardware; names a GPU
@@ -140,7 +176,10 @@ impl Machine<'_> {
             self.set_size(was, bytes)?;
             let now = self.state(gpu.bdf, gpu.bar)?;
             if now.hardware_bytes() != Some(bytes) {
-                return Ok(Some((gpu.bdf, format!("requested {}: {}", size(bytes), now.describe(gpu.bar)))));
+                return Ok(Some((
+                    gpu.bdf,
+                    format!("requested {}: {}", size(bytes), now.describe(gpu.bar)),
+                )));
             }
         }
         Ok(None)
@@ -150,14 +189,22 @@ impl Machine<'_> {
     fn undo_prepare(&self, below: &[FunctionBelow<'_>], why: JointResize) -> JointResize {
         let undo = || {
             for (was, (gpu, _)) in targets_of(below) {
-                was.hardware_bytes().map_or(Ok(()), |old| self.set_size(was, old))?;
+                was.hardware_bytes()
+                    .map_or(Ok(()), |old| self.set_size(was, old))?;
                 self.correct_registers(&self.state(gpu.bdf, gpu.bar)?)?;
             }
-            below.iter().filter(|b| !b.was.bridge).try_for_each(|b| self.restore_command(&b.was))?;
+            below
+                .iter()
+                .filter(|b| !b.was.bridge)
+                .try_for_each(|b| self.restore_command(&b.was))?;
             for (was, (gpu, _)) in targets_of(below) {
                 let now = self.state(gpu.bdf, gpu.bar)?;
                 if !now.matches(was) {
-                    return Ok(Some(format!("{} could not be restored: {}", gpu.bdf, now.describe(gpu.bar))));
+                    return Ok(Some(format!(
+                        "{} could not be restored: {}",
+                        gpu.bdf,
+                        now.describe(gpu.bar)
+                    )));
                 }
             }
             Ok::<_, AccessError>(None)
@@ -171,9 +218,21 @@ impl Machine<'_> {
 
     /// Looks for the port and everything below it again, and compares. Memory decode is only switched on
     /// again if all is well.
-    fn rescan_and_compare(&self, port: Bdf, below: &[FunctionBelow<'_>], grown: bool) -> Result<(), String> {
-        let failed = self.kernel.rescan(port).err().map(|e| format!("rescan: {e}"));
-        let wrong: Vec<String> = below.iter().filter_map(|b| self.compare(b, grown).err()).collect();
+    fn rescan_and_compare(
+        &self,
+        port: Bdf,
+        below: &[FunctionBelow<'_>],
+        grown: bool,
+    ) -> Result<(), String> {
+        let failed = self
+            .kernel
+            .rescan(port)
+            .err()
+            .map(|e| format!("rescan: {e}"));
+        let wrong: Vec<String> = below
+            .iter()
+            .filter_map(|b| self.compare(b, grown).err())
+            .collect();
         match (wrong.first(), failed) {
             (None, _) => Ok(()),
             (Some(first), None) => Err(match wrong.len() {
@@ -201,13 +260,23 @@ impl Machine<'_> {
             return Err(format!("another function is at {}", was.bdf));
         }
         if !good {
-            let what = if below.target.is_some() { now.describe(bar) } else { "lost addresses".to_owned() };
+            let what = if below.target.is_some() {
+                now.describe(bar)
+            } else {
+                "lost addresses".to_owned()
+            };
             return Err(format!("{}: {what}", was.bdf));
         }
-        if was.bridge { Ok(()) } else { self.restore_command(was).map_err(|e| e.to_string()) }
+        if was.bridge {
+            Ok(())
+        } else {
+            self.restore_command(was).map_err(|e| e.to_string())
+        }
     }
 }
 
-fn targets_of<'b, 'a>(below: &'b [FunctionBelow<'a>]) -> impl Iterator<Item = (&'b FunctionState, Target<'a>)> {
+fn targets_of<'b, 'a>(
+    below: &'b [FunctionBelow<'a>],
+) -> impl Iterator<Item = (&'b FunctionState, Target<'a>)> {
     below.iter().filter_map(|b| Some((&b.was, b.target?)))
 }

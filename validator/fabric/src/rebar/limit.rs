@@ -17,8 +17,13 @@ const AMPERE: u16 = 0x20b0;
 #[must_use]
 pub fn limit(gpu: &Device, memory: Option<u64>) -> Option<Reason> {
     let needed = memory.unwrap_or(DEFAULT_BAR1 + 1);
-    let present = gpu.aperture().filter(|bar| bar.start != 0).map(|bar| bar.bytes);
-    let offered = gpu.aperture_sizes().and_then(|rebar| rebar.supported_bytes.last().copied());
+    let present = gpu
+        .aperture()
+        .filter(|bar| bar.start != 0)
+        .map(|bar| bar.bytes);
+    let offered = gpu
+        .aperture_sizes()
+        .and_then(|rebar| rebar.supported_bytes.last().copied());
     let largest = offered.max(present)?;
     if largest >= needed {
         return None;
@@ -26,11 +31,14 @@ pub fn limit(gpu: &Device, memory: Option<u64>) -> Option<Reason> {
     let id = chip::number(&gpu.device);
     let model = id.and_then(boards::largest_bar1_mib).map(|mib| mib << 20);
     // Memory was added to the board: the model's VBIOS is for less.
-    let added = memory.zip(model).is_some_and(|(memory, model)| memory > model);
+    let added = memory
+        .zip(model)
+        .is_some_and(|(memory, model)| memory > model);
     if added {
         return Some(Reason::BoardLimit);
     }
-    let readable = gpu.config.bytes >= CONFIG_SPACE_BYTES && !gpu.config.undetermined.contains(&Undetermined::Rebar);
+    let readable = gpu.config.bytes >= CONFIG_SPACE_BYTES
+        && !gpu.config.undetermined.contains(&Undetermined::Rebar);
     if offered.is_none() && !readable {
         return None;
     }
@@ -38,7 +46,11 @@ pub fn limit(gpu: &Device, memory: Option<u64>) -> Option<Reason> {
     let turing = |id| chip::of(id).is_some_and(|chip| chip.family == Family::Turing);
     let old = id.is_some_and(|id| id < AMPERE || turing(id));
     let newer_may_offer = model.is_some() || largest <= DEFAULT_BAR1;
-    Some(if newer_may_offer && !old { Reason::VbiosLimit } else { Reason::BoardLimit })
+    Some(if newer_may_offer && !old {
+        Reason::VbiosLimit
+    } else {
+        Reason::BoardLimit
+    })
 }
 
 #[cfg(test)]
@@ -53,10 +65,23 @@ mod tests {
         let mut gpu = sample::gpu("0000:01:00.0", "0000:00:01.0");
         gpu.device = device.into();
         gpu.config.bytes = CONFIG_SPACE_BYTES;
-        gpu.bars = vec![Bar { index: 1, start: 1 << 40, bytes: present * MIB, flags: 0 }];
+        gpu.bars = vec![Bar {
+            index: 1,
+            start: 1 << 40,
+            bytes: present * MIB,
+            flags: 0,
+        }];
         let supported_bytes = offered.iter().map(|mib| mib * MIB).collect();
-        let rebar = Rebar { bar: 1, current_bytes: present * MIB, supported_bytes };
-        gpu.rebar = if offered.is_empty() { vec![] } else { vec![rebar] };
+        let rebar = Rebar {
+            bar: 1,
+            current_bytes: present * MIB,
+            supported_bytes,
+        };
+        gpu.rebar = if offered.is_empty() {
+            vec![]
+        } else {
+            vec![rebar]
+        };
         gpu
     }
 
@@ -88,7 +113,10 @@ mod tests {
             ("0x2182", 256, &[256], None, &board),
             ("0x20b0", 256, &[256], None, &vbios),
         ] {
-            let said = limit(&gpu(device, present, offered), memory.map(|mib: u64| mib * MIB));
+            let said = limit(
+                &gpu(device, present, offered),
+                memory.map(|mib: u64| mib * MIB),
+            );
             assert_eq!(&said, expected, "{device} {present} {offered:?} {memory:?}");
         }
     }
@@ -103,6 +131,10 @@ mod tests {
         assert_eq!(limit(&hidden, Some(24576 * MIB)), None);
         let mut without = gpu("0x2204", 256, &[]);
         without.bars.clear();
-        assert_eq!(limit(&without, Some(24576 * MIB)), None, "it has no address, which is another fault");
+        assert_eq!(
+            limit(&without, Some(24576 * MIB)),
+            None,
+            "it has no address, which is another fault"
+        );
     }
 }

@@ -98,8 +98,15 @@ pub struct Sysfs<'a>(pub &'a Root);
 impl Kernel for Sysfs<'_> {
     fn resize(&self, bdf: Bdf, bar: u8, bytes: u64) -> io::Result<()> {
         // Size code n is 2^(20+n) bytes.
-        let code = bytes.checked_ilog2().and_then(|n| n.checked_sub(20)).ok_or(io::ErrorKind::InvalidInput)?;
-        self.0.write_at(format!("{DEVICES}/{bdf}/resource{bar}_resize"), 0, code.to_string().as_bytes())
+        let code = bytes
+            .checked_ilog2()
+            .and_then(|n| n.checked_sub(20))
+            .ok_or(io::ErrorKind::InvalidInput)?;
+        self.0.write_at(
+            format!("{DEVICES}/{bdf}/resource{bar}_resize"),
+            0,
+            code.to_string().as_bytes(),
+        )
     }
 
     fn remove(&self, bdf: Bdf) -> io::Result<()> {
@@ -107,6 +114,13 @@ impl Kernel for Sysfs<'_> {
     }
 
     fn rescan(&self, port: Bdf) -> io::Result<()> {
-        self.0.write_at(format!("sys/class/pci_bus/{:04x}:{:02x}/rescan", port.domain, port.bus), 0, b"1")
+        self.0.write_at(
+            format!(
+                "sys/class/pci_bus/{:04x}:{:02x}/rescan",
+                port.domain, port.bus
+            ),
+            0,
+            b"1",
+        )
     }
 }

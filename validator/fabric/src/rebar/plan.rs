@@ -43,7 +43,13 @@ pub fn plan(fabric: &Fabric, choice: RebarChoice, screens: &[Framebuffer]) -> Pl
     let tree = Tree::of(fabric);
     let first = |d: &&Device| fabric.gpus.contains(&d.bdf) && d.bdf.function == 0;
     let gpus: Vec<&Device> = fabric.devices.iter().filter(first).collect();
-    let mut plan = Plan { choice, gpus: gpus.len(), full: 0, rebar: Vec::new(), findings: Vec::new() };
+    let mut plan = Plan {
+        choice,
+        gpus: gpus.len(),
+        full: 0,
+        rebar: Vec::new(),
+        findings: Vec::new(),
+    };
     for gpu in gpus {
         match step(gpu, &tree, screens) {
             Step::Full => plan.full += 1,
@@ -79,12 +85,19 @@ enum Step {
 }
 
 fn step(gpu: &Device, tree: &Tree<'_>, screens: &[Framebuffer]) -> Step {
-    if gpu.config.gone || gpu.config.bytes == 0 || gpu.config.undetermined.contains(&Undetermined::Rebar) {
+    if gpu.config.gone
+        || gpu.config.bytes == 0
+        || gpu.config.undetermined.contains(&Undetermined::Rebar)
+    {
         return Step::Nothing;
     }
     let leave = |finding| Step::Leave(Box::new(finding));
-    let sizes = gpu.aperture_sizes().and_then(|r| Some((r, r.supported_bytes.last().copied()?)));
-    let Some((rebar, wanted)) = sizes else { return leave(reasons::absent(gpu)) };
+    let sizes = gpu
+        .aperture_sizes()
+        .and_then(|r| Some((r, r.supported_bytes.last().copied()?)));
+    let Some((rebar, wanted)) = sizes else {
+        return leave(reasons::absent(gpu));
+    };
     // The kernel's line is empty if it found no addresses: then the hardware gives the size.
     let bar = gpu.aperture().filter(|b| b.start != 0);
     let present = bar.map_or(rebar.current_bytes, |b| b.bytes);
@@ -98,10 +111,18 @@ fn step(gpu: &Device, tree: &Tree<'_>, screens: &[Framebuffer]) -> Step {
         return limited().map_or(Step::Full, leave);
     }
     if let Some(driver) = &gpu.driver {
-        return leave(reasons::busy(gpu, present, wanted, &format!("the driver {driver} is bound to it")));
+        return leave(reasons::busy(
+            gpu,
+            present,
+            wanted,
+            &format!("the driver {driver} is bound to it"),
+        ));
     }
     let at = gpu.bdf.to_string();
-    if let Some(screen) = screens.iter().find(|s| s.device.split('/').any(|name| name == at)) {
+    if let Some(screen) = screens
+        .iter()
+        .find(|s| s.device.split('/').any(|name| name == at))
+    {
         return leave(reasons::screen(gpu, present, wanted, &screen.name));
     }
     Step::Grow(Resize {

@@ -14,28 +14,60 @@ use outcome::text::size;
 /// The GPU offers no other size.
 pub(super) fn absent(gpu: &Device) -> Finding {
     let bar = gpu.aperture();
-    let has = bar.map_or_else(|| "no BAR1".to_owned(), |b| format!("BAR1 of {}", size(b.bytes)));
+    let has = bar.map_or_else(
+        || "no BAR1".to_owned(),
+        |b| format!("BAR1 of {}", size(b.bytes)),
+    );
     let small = bar.is_none_or(|b| b.bytes <= DEFAULT_BAR1);
-    let severity = if small { Severity::Warn } else { Severity::Info };
+    let severity = if small {
+        Severity::Warn
+    } else {
+        Severity::Info
+    };
     let shown = gpu.config.bytes;
-    let why = if shown < 4096 { format!(" in the {shown} bytes that can be read") } else { String::new() };
-    let message = format!("{} has {has} and no Resizable BAR capability for it{why}", gpu.bdf);
+    let why = if shown < 4096 {
+        format!(" in the {shown} bytes that can be read")
+    } else {
+        String::new()
+    };
+    let message = format!(
+        "{} has {has} and no Resizable BAR capability for it{why}",
+        gpu.bdf
+    );
     let finding = Code::RebarAbsent.finding(severity, gpu.bdf, message);
-    if small { finding } else { finding.because(Reason::FixedBar) }
+    if small {
+        finding
+    } else {
+        finding.because(Reason::FixedBar)
+    }
 }
 
 /// The largest size that the GPU offers does not cover its memory, and a VBIOS could offer more.
 pub(super) fn limited(gpu: &Device, largest: u64) -> Option<Finding> {
-    let boards = chip::number(&gpu.device).map_or_else(Vec::new, |id| boards::possible(id, Some(largest >> 20)));
+    let boards = chip::number(&gpu.device)
+        .map_or_else(Vec::new, |id| boards::possible(id, Some(largest >> 20)));
     let memory = boards.iter().map(|board| board.memory_mib << 20).min();
     let reason = limit(gpu, memory).filter(|reason| *reason == Reason::VbiosLimit)?;
-    let message = format!("{} has BAR1 of {largest}, and offers no larger one", gpu.bdf, largest = size(largest));
-    Some(Code::RebarAbsent.finding(Severity::Warn, gpu.bdf, message).because(reason))
+    let message = format!(
+        "{} has BAR1 of {largest}, and offers no larger one",
+        gpu.bdf,
+        largest = size(largest)
+    );
+    Some(
+        Code::RebarAbsent
+            .finding(Severity::Warn, gpu.bdf, message)
+            .because(reason),
+    )
 }
 
 /// The GPU is in use.
 pub(super) fn busy(gpu: &Device, present: u64, wanted: u64, why: &str) -> Finding {
-    let message = format!("{} keeps BAR1 of {}, expected {}: {why}", gpu.bdf, size(present), size(wanted));
+    let message = format!(
+        "{} keeps BAR1 of {}, expected {}: {why}",
+        gpu.bdf,
+        size(present),
+        size(wanted)
+    );
     let finding = Code::RebarBusy.finding(Severity::Warn, gpu.bdf, message);
     finding.values(present, wanted, Some("bytes"))
 }
@@ -47,23 +79,44 @@ pub(super) fn screen(gpu: &Device, present: u64, wanted: u64, name: &str) -> Fin
 
 /// The kernel forbids the writes that a restore would need.
 pub(super) fn locked(mode: &str) -> Finding {
-    let message = format!("BAR1 was not changed: the kernel is locked down ({mode}), so a change could not be undone");
-    Code::Lockdown.finding(Severity::Warn, Subject::Machine, message).values(mode, "none", None)
+    let message = format!(
+        "BAR1 was not changed: the kernel is locked down ({mode}), so a change could not be undone"
+    );
+    Code::Lockdown
+        .finding(Severity::Warn, Subject::Machine, message)
+        .values(mode, "none", None)
 }
 
 /// BAR1 has another size than before.
 pub(super) fn resized(gpu: &Resize, bytes: u64) -> Finding {
-    let message = format!("{} BAR1 was {}, is {}", gpu.bdf, size(gpu.before_bytes), size(bytes));
+    let message = format!(
+        "{} BAR1 was {}, is {}",
+        gpu.bdf,
+        size(gpu.before_bytes),
+        size(bytes)
+    );
     let finding = Code::RebarResized.finding(Severity::Info, gpu.bdf, message);
     finding.values(bytes, gpu.wanted_bytes, Some("bytes"))
 }
 
 /// BAR1 is smaller than it should be for lack of addresses.
-pub(super) fn no_room(gpu: &Resize, present: u64, assigned: bool, blocked: Option<&str>) -> Finding {
+pub(super) fn no_room(
+    gpu: &Resize,
+    present: u64,
+    assigned: bool,
+    blocked: Option<&str>,
+) -> Finding {
     let place = if assigned { "" } else { " and no address" };
     let (bdf, wanted) = (gpu.bdf, size(gpu.wanted_bytes));
-    let message = format!("{bdf} has BAR1 of {}{place}, expected {wanted}: no address space for more", size(present));
-    let severity = if assigned { Severity::Warn } else { Severity::Fail };
+    let message = format!(
+        "{bdf} has BAR1 of {}{place}, expected {wanted}: no address space for more",
+        size(present)
+    );
+    let severity = if assigned {
+        Severity::Warn
+    } else {
+        Severity::Fail
+    };
     let finding = Code::RebarNoRoom.finding(severity, bdf, message);
     let finding = finding.values(present, gpu.wanted_bytes, Some("bytes"));
     match blocked {
@@ -76,12 +129,19 @@ pub(super) fn no_room(gpu: &Resize, present: u64, assigned: bool, blocked: Optio
 pub(super) fn never(gpu: &Resize, code: Code, why: &str) -> Finding {
     let (bdf, has, wanted) = (gpu.bdf, size(gpu.before_bytes), size(gpu.wanted_bytes));
     let message = format!("{bdf} keeps BAR1 of {has}, expected {wanted}: {why}");
-    code.finding(Severity::Warn, bdf, message).values(gpu.before_bytes, gpu.wanted_bytes, Some("bytes"))
+    code.finding(Severity::Warn, bdf, message).values(
+        gpu.before_bytes,
+        gpu.wanted_bytes,
+        Some("bytes"),
+    )
 }
 
 /// The GPU must not be used.
 pub(super) fn broken(gpu: &Resize, why: &str) -> Finding {
-    let message = format!("{} could not be restored to its previous state: {why}", gpu.bdf);
+    let message = format!(
+        "{} could not be restored to its previous state: {why}",
+        gpu.bdf
+    );
     Code::RebarBroken.finding(Severity::Fail, gpu.bdf, message)
 }
 
@@ -90,7 +150,10 @@ pub(super) fn broken(gpu: &Resize, why: &str) -> Finding {
 #[must_use]
 pub fn disagrees(gpu: &Device) -> Option<Finding> {
     let bar = gpu.aperture().filter(|b| b.start != 0)?;
-    let control = gpu.aperture_sizes().filter(|r| r.bar == bar.index)?.current_bytes;
+    let control = gpu
+        .aperture_sizes()
+        .filter(|r| r.bar == bar.index)?
+        .current_bytes;
     (control != bar.bytes).then(|| {
         let message = format!(
             "{} has BAR1 of {} by its Resizable BAR control, the kernel believes {}",
@@ -105,19 +168,28 @@ pub fn disagrees(gpu: &Device) -> Option<Finding> {
 
 /// Findings from the registers and the kernel about a GPU's BAR1, before and after any pass; `above`: the
 /// windows of the bridges above it, the nearest first.
-pub(crate) fn bar1_fault(gpu: &Device, registers: &[Option<u64>; 6], above: &[Vec<BusWindow>]) -> Option<Finding> {
+pub(crate) fn bar1_fault(
+    gpu: &Device,
+    registers: &[Option<u64>; 6],
+    above: &[Vec<BusWindow>],
+) -> Option<Finding> {
     if let Some(finding) = disagrees(gpu) {
         return Some(finding);
     }
     let index = aperture::in_registers(registers)?;
     let states = bar_states(gpu.bars.clone(), registers, above);
-    let Some(state) = states.iter().find(|state| state.bar.index == index && state.bar.start != 0) else {
+    let Some(state) = states
+        .iter()
+        .find(|state| state.bar.index == index && state.bar.start != 0)
+    else {
         let message = format!("{} has no address for BAR1", gpu.bdf);
         return Some(Code::RebarNoRoom.finding(Severity::Fail, gpu.bdf, message));
     };
     state.is_misplaced().then(|| {
         let (bdf, start) = (gpu.bdf, state.bar.start);
-        let held = state.register.map_or_else(|| "no address".to_owned(), |r| format!("{r:#x}"));
+        let held = state
+            .register
+            .map_or_else(|| "no address".to_owned(), |r| format!("{r:#x}"));
         let on_bus = match state.on_bus {
             Some(on_bus) if on_bus == start => String::new(),
             Some(on_bus) => format!(", which is {on_bus:#x} on the bus"),
@@ -125,10 +197,17 @@ pub(crate) fn bar1_fault(gpu: &Device, registers: &[Option<u64>; 6], above: &[Ve
         };
         let message = format!("{bdf} has {held} in BAR1, the kernel expects {start:#x}{on_bus}");
         let expected = state.on_bus.map(|address| format!("{address:#x}"));
-        let finding = Code::RebarBroken.finding(Severity::Fail, bdf, message).values(held, expected, None);
+        let finding = Code::RebarBroken
+            .finding(Severity::Fail, bdf, message)
+            .values(held, expected, None);
         // A resize leaves some addresses; a GPU without any has lost all of them.
-        let lost = state.register == Some(0) && states.iter().all(|b| b.register.is_none_or(|r| r == 0));
-        if lost { finding.because(Reason::AddressesLost) } else { finding }
+        let lost =
+            state.register == Some(0) && states.iter().all(|b| b.register.is_none_or(|r| r == 0));
+        if lost {
+            finding.because(Reason::AddressesLost)
+        } else {
+            finding
+        }
     })
 }
 
@@ -136,7 +215,11 @@ pub(crate) fn bar1_fault(gpu: &Device, registers: &[Option<u64>; 6], above: &[Ve
 pub(super) fn tried(entry: &Grown) -> Vec<String> {
     let firmware = format!("firmware left {}", size(entry.before_bytes));
     let tries = entry.tries.iter().map(|t| {
-        let how = if t.together { " together with its neighbours" } else { "" };
+        let how = if t.together {
+            " together with its neighbours"
+        } else {
+            ""
+        };
         let outcome = t.outcome.as_deref().unwrap_or("did not finish");
         format!("{}{how}: {outcome}", size(t.bytes))
     });

@@ -29,13 +29,28 @@ impl Resize {
     #[must_use]
     pub fn sizes(&self) -> Vec<u64> {
         let better = |n: &&u64| **n > self.before_bytes || !self.assigned;
-        self.supported_bytes.iter().rev().filter(better).copied().collect()
+        self.supported_bytes
+            .iter()
+            .rev()
+            .filter(better)
+            .copied()
+            .collect()
     }
 }
 
 impl fmt::Display for Resize {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let without = if self.assigned { "" } else { " without address" };
-        write!(f, "{} BAR1 {}{without} -> {}", self.bdf, size(self.before_bytes), size(self.wanted_bytes))
+        let without = if self.assigned {
+            ""
+        } else {
+            " without address"
+        };
+        write!(
+            f,
+            "{} BAR1 {}{without} -> {}",
+            self.bdf,
+            size(self.before_bytes),
+            size(self.wanted_bytes)
+        )
     }
 }

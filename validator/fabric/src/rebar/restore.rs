@@ -55,10 +55,15 @@ impl fmt::Display for BarStep {
         write!(f, "{} BAR1 ", self.bdf)?;
         match &self.outcome {
             BarOutcome::Restored if self.after_bytes == Some(self.before_bytes) => {
-                write!(f, "has its size of {before} already; its registers were restored")
+                write!(
+                    f,
+                    "has its size of {before} already; its registers were restored"
+                )
             }
             BarOutcome::Restored => {
-                let after = self.after_bytes.map_or_else(|| "the size that an unfinished pass left".to_owned(), size);
+                let after = self
+                    .after_bytes
+                    .map_or_else(|| "the size that an unfinished pass left".to_owned(), size);
                 write!(f, "{after} -> {before}")
             }
             BarOutcome::Already => write!(f, "is {before} already"),
@@ -71,21 +76,37 @@ impl fmt::Display for BarStep {
 #[must_use]
 pub fn restore(root: &Root, kernel: &dyn Kernel, entries: &[Grown]) -> Vec<BarStep> {
     let machine = Machine { root, kernel };
-    entries.iter().rev().map(|entry| step(machine, entry)).collect()
+    entries
+        .iter()
+        .rev()
+        .map(|entry| step(machine, entry))
+        .collect()
 }
 
 fn step(machine: Machine<'_>, entry: &Grown) -> BarStep {
     let left = |why: String| BarOutcome::Left { why };
     let outcome = restore_bar(machine, entry).unwrap_or_else(|e| left(e.to_string()));
-    let Grown { bdf, before_bytes, after_bytes, .. } = *entry;
-    BarStep { bdf, before_bytes, after_bytes, outcome }
+    let Grown {
+        bdf,
+        before_bytes,
+        after_bytes,
+        ..
+    } = *entry;
+    BarStep {
+        bdf,
+        before_bytes,
+        after_bytes,
+        outcome,
+    }
 }
 
 fn restore_bar(machine: Machine<'_>, entry: &Grown) -> Result<BarOutcome, AccessError> {
     let left = |why: String| Ok(BarOutcome::Left { why });
     let now = machine.state(entry.bdf, entry.bar).or_else(|e| {
         // A pass that died between removing and rescanning leaves this state.
-        let Some(port) = entry.port.filter(|_| entry.after_bytes.is_none()) else { return Err(e) };
+        let Some(port) = entry.port.filter(|_| entry.after_bytes.is_none()) else {
+            return Err(e);
+        };
         let _ = machine.kernel.rescan(port);
         machine.state(entry.bdf, entry.bar)
     })?;
@@ -94,10 +115,18 @@ fn restore_bar(machine: Machine<'_>, entry: &Grown) -> Result<BarOutcome, Access
     };
     if present == entry.before_bytes {
         let sound = !entry.assigned || now.has_size(entry.bar, present);
-        return if sound { Ok(BarOutcome::Already) } else { restore_registers(machine, entry, &now) };
+        return if sound {
+            Ok(BarOutcome::Already)
+        } else {
+            restore_registers(machine, entry, &now)
+        };
     }
     if let Some(after) = entry.after_bytes.filter(|after| *after != present) {
-        return left(format!("is {}, the pass had made it {}", size(present), size(after)));
+        return left(format!(
+            "is {}, the pass had made it {}",
+            size(present),
+            size(after)
+        ));
     }
     if !entry.assigned {
         return left(format!("had no address at {}", size(entry.before_bytes)));
@@ -117,21 +146,33 @@ fn restore_bar(machine: Machine<'_>, entry: &Grown) -> Result<BarOutcome, Access
     match machine.resize_single(&gpu, entry.before_bytes) {
         SingleResize::Done => Ok(BarOutcome::Restored),
         SingleResize::NoSpace => left("there is no room for it".to_owned()),
-        SingleResize::NoRoom(why) | SingleResize::Never(_, why) | SingleResize::Broken(why) => left(why),
+        SingleResize::NoRoom(why) | SingleResize::Never(_, why) | SingleResize::Broken(why) => {
+            left(why)
+        }
     }
 }
 
 /// The kernel has the old size but the registers differ: they are corrected, if it was the pass that changed
 /// them.
-fn restore_registers(machine: Machine<'_>, entry: &Grown, now: &FunctionState) -> Result<BarOutcome, AccessError> {
+fn restore_registers(
+    machine: Machine<'_>,
+    entry: &Grown,
+    now: &FunctionState,
+) -> Result<BarOutcome, AccessError> {
     let left = |why: String| Ok(BarOutcome::Left { why });
     let (bar, before) = (entry.bar, entry.before_bytes);
     let asked = |bytes: u64| bytes == before || entry.tries.iter().any(|t| t.bytes == bytes);
     if !now.hardware_bytes().is_some_and(asked) {
-        return left(format!("the pass did not request this size: {}", now.describe(bar)));
+        return left(format!(
+            "the pass did not request this size: {}",
+            now.describe(bar)
+        ));
     }
     if let Some(driver) = &now.driver {
-        return left(format!("the driver {driver} is bound: {}", now.describe(bar)));
+        return left(format!(
+            "the driver {driver} is bound: {}",
+            now.describe(bar)
+        ));
     }
     if now.hardware_bytes() != Some(before) {
         machine.decode_off(now)?;

@@ -29,16 +29,22 @@ const ENOTSUPP: i32 = 524;
 impl Machine<'_> {
     /// Requests `bytes` from the kernel and checks the result.
     pub(super) fn resize_single(&self, gpu: &Resize, bytes: u64) -> SingleResize {
-        self.try_resize_single(gpu, bytes).unwrap_or_else(|e| SingleResize::Broken(e.to_string()))
+        self.try_resize_single(gpu, bytes)
+            .unwrap_or_else(|e| SingleResize::Broken(e.to_string()))
     }
 
     fn try_resize_single(&self, gpu: &Resize, bytes: u64) -> Result<SingleResize, AccessError> {
         let before = self.state(gpu.bdf, gpu.bar)?;
         if let Some(driver) = &before.driver {
-            return Ok(SingleResize::Never(Code::RebarBusy, format!("the driver {driver} was bound in the meantime")));
+            return Ok(SingleResize::Never(
+                Code::RebarBusy,
+                format!("the driver {driver} was bound in the meantime"),
+            ));
         }
         if before.bar(gpu.bar).is_none() {
-            return Ok(SingleResize::NoRoom("the kernel does not manage this BAR until a rescan".to_owned()));
+            return Ok(SingleResize::NoRoom(
+                "the kernel does not manage this BAR until a rescan".to_owned(),
+            ));
         }
         let answer = self.kernel.resize(gpu.bdf, gpu.bar, bytes);
         let now = self.corrected_state(gpu)?;
@@ -49,7 +55,9 @@ impl Machine<'_> {
         let refused = now.hardware_bytes() != Some(bytes);
         if !self.revert(gpu, &before, &now)? {
             let answer = answer.map_or_else(|e| e.to_string(), |()| "success".to_owned());
-            return Ok(SingleResize::Broken(format!("the kernel answered: {answer}; then {words}")));
+            return Ok(SingleResize::Broken(format!(
+                "the kernel answered: {answer}; then {words}"
+            )));
         }
         let believed = format!("the kernel reported success, but {words}");
         Ok(match answer {
@@ -66,11 +74,18 @@ impl Machine<'_> {
     }
 
     /// Restores the GPU to `before`; false if that fails.
-    fn revert(&self, gpu: &Resize, before: &FunctionState, now: &FunctionState) -> Result<bool, AccessError> {
+    fn revert(
+        &self,
+        gpu: &Resize,
+        before: &FunctionState,
+        now: &FunctionState,
+    ) -> Result<bool, AccessError> {
         if now.matches(before) {
             return Ok(true);
         }
-        let old = before.bar(gpu.bar).map_or(gpu.before_bytes, |b| b.bar.bytes);
+        let old = before
+            .bar(gpu.bar)
+            .map_or(gpu.before_bytes, |b| b.bar.bytes);
         // The kernel's answer does not matter; the state afterwards does.
         let _ = self.kernel.resize(gpu.bdf, gpu.bar, old);
         Ok(self.corrected_state(gpu)?.matches(before))
@@ -83,7 +98,9 @@ fn failure(error: &io::Error) -> SingleResize {
     match (error.kind(), error.raw_os_error()) {
         (ErrorKind::StorageFull, _) => SingleResize::NoSpace,
         (ErrorKind::ResourceBusy, _) => SingleResize::Never(Code::RebarBusy, why),
-        (ErrorKind::Unsupported, _) | (_, Some(ENOTSUPP)) => SingleResize::Never(Code::RebarPreserved, why),
+        (ErrorKind::Unsupported, _) | (_, Some(ENOTSUPP)) => {
+            SingleResize::Never(Code::RebarPreserved, why)
+        }
         _ => SingleResize::Never(Code::RebarRefused, why),
     }
 }

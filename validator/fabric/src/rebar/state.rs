@@ -60,7 +60,8 @@ pub(super) struct FunctionState {
 impl FunctionState {
     /// The size that the hardware has for the BAR in question.
     pub(super) fn hardware_bytes(&self) -> Option<u64> {
-        self.control.and_then(|(_, value)| config_space::rebar_size(value))
+        self.control
+            .and_then(|(_, value)| config_space::rebar_size(value))
     }
 
     pub(super) fn bar(&self, bar: u8) -> Option<&BarState> {
@@ -69,20 +70,29 @@ impl FunctionState {
 
     /// True if BAR `bar` has this size for hardware and kernel alike, an address, and no register differs.
     pub(super) fn has_size(&self, bar: u8, bytes: u64) -> bool {
-        let state = self.bar(bar).filter(|b| b.bar.bytes == bytes && b.assigned());
-        state.is_some() && self.hardware_bytes() == Some(bytes) && !self.bars.iter().any(BarState::is_misplaced)
+        let state = self
+            .bar(bar)
+            .filter(|b| b.bar.bytes == bytes && b.assigned());
+        state.is_some()
+            && self.hardware_bytes() == Some(bytes)
+            && !self.bars.iter().any(BarState::is_misplaced)
     }
 
     /// True if every BAR that had an address in `before` has one.
     pub(super) fn keeps_addresses(&self, before: &Self) -> bool {
-        let lost = |old: &BarState| old.assigned() && !self.bar(old.bar.index).is_some_and(BarState::assigned);
+        let lost = |old: &BarState| {
+            old.assigned() && !self.bar(old.bar.index).is_some_and(BarState::assigned)
+        };
         !before.bars.iter().any(lost)
     }
 
     /// True if sizes are as before, every BAR that had an address has one, and no register differs. The
     /// addresses themselves may differ.
     pub(super) fn matches(&self, before: &Self) -> bool {
-        let size = |old: &BarState| self.bar(old.bar.index).is_some_and(|new| new.bar.bytes == old.bar.bytes);
+        let size = |old: &BarState| {
+            self.bar(old.bar.index)
+                .is_some_and(|new| new.bar.bytes == old.bar.bytes)
+        };
         self.hardware_bytes() == before.hardware_bytes()
             && before.bars.iter().all(size)
             && self.keeps_addresses(before)
@@ -91,17 +101,27 @@ impl FunctionState {
 
     /// The three sources about `bar`, in words.
     pub(super) fn describe(&self, bar: u8) -> String {
-        let size = |bytes: Option<u64>| bytes.map_or_else(|| "unknown".to_owned(), outcome::text::size);
+        let size =
+            |bytes: Option<u64>| bytes.map_or_else(|| "unknown".to_owned(), outcome::text::size);
         let state = self.bar(bar);
-        let register = state.and_then(|b| b.register).map_or_else(|| "unreadable".to_owned(), |r| format!("{r:#x}"));
+        let register = state
+            .and_then(|b| b.register)
+            .map_or_else(|| "unreadable".to_owned(), |r| format!("{r:#x}"));
         let kernel = state.map_or_else(
             || "nothing".to_owned(),
             |b| {
-                let place = if b.assigned() { format!("at {:#x}", b.bar.start) } else { "without address".to_owned() };
+                let place = if b.assigned() {
+                    format!("at {:#x}", b.bar.start)
+                } else {
+                    "without address".to_owned()
+                };
                 format!("{} {place}", size(Some(b.bar.bytes)))
             },
         );
-        format!("ReBAR control {}, BAR register {register}, kernel {kernel}", size(self.hardware_bytes()))
+        format!(
+            "ReBAR control {}, BAR register {register}, kernel {kernel}",
+            size(self.hardware_bytes())
+        )
     }
 }
 
@@ -112,14 +132,20 @@ impl Machine<'_> {
             return Ok(known);
         }
         let path = self.path(bdf)?;
-        let bridges = path.iter().rev().filter_map(|name| name.to_str()?.parse::<Bdf>().ok());
+        let bridges = path
+            .iter()
+            .rev()
+            .filter_map(|name| name.to_str()?.parse::<Bdf>().ok());
         let windows = |bridge: Bdf| {
             let folder = format!("{DEVICES}/{bridge}");
             let bytes = self.root.read(format!("{folder}/config")).ok()?;
             let text = self.root.text(format!("{folder}/resource")).ok()?;
             Some(bus_address::windows(&config_space::parse(&bytes), &text))
         };
-        Ok(bridges.filter(|bridge| *bridge != bdf).filter_map(windows).collect())
+        Ok(bridges
+            .filter(|bridge| *bridge != bdf)
+            .filter_map(windows)
+            .collect())
     }
 
     /// Reads `bdf`, with the control register of its BAR `bar`.
@@ -136,10 +162,22 @@ impl Machine<'_> {
         let text = self.root.text(&file).map_err(|e| unread(&file, e))?;
         let bars = resource::parse(&text).map_err(|why| AccessError::Malformed { file, why })?;
         let bridge = space.layout != 0;
-        let bars = if bridge { Vec::new() } else { bar_states(bars, &space.bases, &self.above(bdf)?) };
+        let bars = if bridge {
+            Vec::new()
+        } else {
+            bar_states(bars, &space.bases, &self.above(bdf)?)
+        };
         let ids = Some((u32::from(space.device) << 16) | u32::from(space.vendor));
         let control = config_space::rebar_control(&bytes, bar);
-        Ok(FunctionState { bdf, bridge, ids, command, driver: self.driver(bdf)?, bars, control })
+        Ok(FunctionState {
+            bdf,
+            bridge,
+            ids,
+            command,
+            driver: self.driver(bdf)?,
+            bars,
+            control,
+        })
     }
 
     fn driver(&self, bdf: Bdf) -> Result<Option<String>, AccessError> {
@@ -153,16 +191,31 @@ impl Machine<'_> {
 }
 
 /// BARs with their actual and expected register contents.
-pub(super) fn bar_states(bars: Vec<Bar>, registers: &[Option<u64>; 6], above: &[Vec<BusWindow>]) -> Vec<BarState> {
+pub(super) fn bar_states(
+    bars: Vec<Bar>,
+    registers: &[Option<u64>; 6],
+    above: &[Vec<BusWindow>],
+) -> Vec<BarState> {
     let register = |bar: &Bar| registers.get(usize::from(bar.index)).copied().flatten();
-    let own: Vec<_> = bars.into_iter().map(|bar| (bar.clone(), register(&bar))).collect();
+    let own: Vec<_> = bars
+        .into_iter()
+        .map(|bar| (bar.clone(), register(&bar)))
+        .collect();
     let state = |(bar, register): &(Bar, Option<u64>)| {
         let on_bus = bus_address::of(bar, above, &own);
-        BarState { bar: bar.clone(), register: *register, on_bus }
+        BarState {
+            bar: bar.clone(),
+            register: *register,
+            on_bus,
+        }
     };
     own.iter().map(state).collect()
 }
 
 pub(super) fn unread(file: &str, source: io::Error) -> AccessError {
-    AccessError::Io { what: "reading", file: file.to_owned(), source }
+    AccessError::Io {
+        what: "reading",
+        file: file.to_owned(),
+        source,
+    }
 }

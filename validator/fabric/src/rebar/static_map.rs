@@ -104,17 +104,26 @@ pub fn fit(memory: Memory, room: Room, map: StaticMap) -> Fit {
         StaticMap::Off => return Fit::Fits,
         StaticMap::Forced => match memory.usable {
             Some(usable) => (usable / PAGE * PAGE, usable / PAGE * PAGE),
-            None => (memory.all.0 - memory.all.0 / KEPT.1, memory.all.1 - memory.all.1 / KEPT.0),
+            None => (
+                memory.all.0 - memory.all.0 / KEPT.1,
+                memory.all.1 - memory.all.1 / KEPT.0,
+            ),
         },
         StaticMap::Auto => {
             let pages = |mib: u64| mib.next_multiple_of(PAGE);
-            (pages(memory.all.0) + BESIDES.0, pages(memory.all.1) + BESIDES.1)
+            (
+                pages(memory.all.0) + BESIDES.0,
+                pages(memory.all.1) + BESIDES.1,
+            )
         }
     };
     let (first, last) = room.start.mib();
     match (first + least, last + most) {
         (_, most) if most <= there => Fit::Fits,
-        (least, _) if least > there => Fit::Short { needed: least, there },
+        (least, _) if least > there => Fit::Short {
+            needed: least,
+            there,
+        },
         _ => Fit::Unknown,
     }
 }
@@ -126,34 +135,74 @@ mod tests {
     use super::*;
 
     fn of(memory: u64, usable: Option<u64>, bar1: u64, console: bool, map: StaticMap) -> Fit {
-        let memory = Memory { all: (memory, memory), usable };
-        fit(memory, Room { bar1, start: Start::of(595, console) }, map)
+        let memory = Memory {
+            all: (memory, memory),
+            usable,
+        };
+        fit(
+            memory,
+            Room {
+                bar1,
+                start: Start::of(595, console),
+            },
+            map,
+        )
     }
 
     #[test]
     fn a_5090_loses_the_automatic_map_to_a_console_and_keeps_the_forced_one() {
         assert_eq!(of(32607, None, 32768, false, StaticMap::Auto), Fit::Fits);
         let result = of(32607, None, 32768, true, StaticMap::Auto);
-        assert_eq!(result, Fit::Short { needed: 33128, there: 32766 });
+        assert_eq!(
+            result,
+            Fit::Short {
+                needed: 33128,
+                there: 32766
+            }
+        );
         // 511 MiB of its memory are not available to programs: 512 + 32096 fit.
-        assert_eq!(of(32607, Some(32096), 32768, true, StaticMap::Forced), Fit::Fits);
-        assert_eq!(of(32607, None, 32768, true, StaticMap::Forced), Fit::Unknown);
+        assert_eq!(
+            of(32607, Some(32096), 32768, true, StaticMap::Forced),
+            Fit::Fits
+        );
+        assert_eq!(
+            of(32607, None, 32768, true, StaticMap::Forced),
+            Fit::Unknown
+        );
     }
 
     #[test]
     fn a_board_whose_memory_is_all_of_bar1_has_no_automatic_map_at_all() {
         // An RTX 4080 has 16376 MiB; boards with 16303 MiB leave 79 for what the driver maps in addition.
         let result = of(16376, None, 16384, false, StaticMap::Auto);
-        assert_eq!(result, Fit::Short { needed: 16384, there: 16382 });
+        assert_eq!(
+            result,
+            Fit::Short {
+                needed: 16384,
+                there: 16382
+            }
+        );
         assert_eq!(of(16303, None, 16384, false, StaticMap::Auto), Fit::Fits);
     }
 
     #[test]
     fn a_console_takes_the_forced_map_of_a_board_that_leaves_too_much_to_programs() {
         let result = of(16303, Some(15872), 16384, true, StaticMap::Forced);
-        assert_eq!(result, Fit::Short { needed: 16384, there: 16382 });
-        assert_eq!(of(16303, Some(15872), 16384, false, StaticMap::Forced), Fit::Fits);
-        assert_eq!(of(16303, None, 16384, true, StaticMap::Forced), Fit::Unknown);
+        assert_eq!(
+            result,
+            Fit::Short {
+                needed: 16384,
+                there: 16382
+            }
+        );
+        assert_eq!(
+            of(16303, Some(15872), 16384, false, StaticMap::Forced),
+            Fit::Fits
+        );
+        assert_eq!(
+            of(16303, None, 16384, true, StaticMap::Forced),
+            Fit::Unknown
+        );
     }
 
     #[test]
@@ -162,18 +211,37 @@ mod tests {
             assert_eq!(of(24564, Some(24210), 32768, true, map), Fit::Fits);
         }
         for map in [StaticMap::Auto, StaticMap::Forced] {
-            assert!(matches!(of(24564, None, 256, false, map), Fit::Short { there: 254, .. }));
+            assert!(matches!(
+                of(24564, None, 256, false, map),
+                Fit::Short { there: 254, .. }
+            ));
         }
     }
 
     #[test]
     fn two_sizes_of_memory_give_a_result_only_if_it_is_the_same_for_both() {
         let fit = |bar1, map| {
-            let memory = Memory { all: (8151, 16311), usable: None };
-            fit(memory, Room { bar1, start: Start::Zero }, map)
+            let memory = Memory {
+                all: (8151, 16311),
+                usable: None,
+            };
+            fit(
+                memory,
+                Room {
+                    bar1,
+                    start: Start::Zero,
+                },
+                map,
+            )
         };
         assert_eq!(fit(32768, StaticMap::Auto), Fit::Fits);
-        assert_eq!(fit(256, StaticMap::Auto), Fit::Short { needed: 8160, there: 254 });
+        assert_eq!(
+            fit(256, StaticMap::Auto),
+            Fit::Short {
+                needed: 8160,
+                there: 254
+            }
+        );
         assert_eq!(fit(8192, StaticMap::Auto), Fit::Unknown);
     }
 
@@ -182,10 +250,17 @@ mod tests {
         for version in [570, 575] {
             let start = Start::of(version, true);
             assert_eq!((start, start.is_aligned()), (Start::Behind, false));
-            let memory = |usable| Memory { all: (32607, 32607), usable };
+            let memory = |usable| Memory {
+                all: (32607, 32607),
+                usable,
+            };
             let fit = |usable, map| fit(memory(usable), Room { bar1: 32768, start }, map);
             assert_eq!(fit(Some(32096), StaticMap::Forced), Fit::Fits);
-            assert_eq!(fit(None, StaticMap::Auto), Fit::Unknown, "it depends on the size of the console");
+            assert_eq!(
+                fit(None, StaticMap::Auto),
+                Fit::Unknown,
+                "it depends on the size of the console"
+            );
             assert!(Start::of(version, false).is_aligned());
         }
         for version in [580, 590, 595] {

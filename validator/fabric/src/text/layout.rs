@@ -14,7 +14,11 @@ pub(super) fn message(finding: &FindingEntry) -> String {
         Severity::Fail => "FAIL ",
         Severity::Error => "ERROR",
     };
-    wrapped(&format!("  {severity}  "), INDENT, &format!("{}: {}", finding.code, finding.message))
+    wrapped(
+        &format!("  {severity}  "),
+        INDENT,
+        &format!("{}: {}", finding.code, finding.message),
+    )
 }
 
 /// A finding's cause and remedy.

@@ -25,7 +25,12 @@ const CONVENTIONAL: usize = 256;
 
 /// What the pass would do; `found`: the plan's findings.
 #[must_use]
-pub fn plan(fabric: &Fabric, plan: &Plan, bars: &rebar::plan::Plan, found: &[FindingEntry]) -> String {
+pub fn plan(
+    fabric: &Fabric,
+    plan: &Plan,
+    bars: &rebar::plan::Plan,
+    found: &[FindingEntry],
+) -> String {
     let mut text = headline("fabric plan", &fabric.root);
     text.push_str(&largest(bars.gpus, bars.full, bars.choice, unread(fabric)));
     for resize in &bars.rebar {
@@ -41,17 +46,36 @@ pub fn plan(fabric: &Fabric, plan: &Plan, bars: &rebar::plan::Plan, found: &[Fin
 
 /// What the pass did; `found`: its findings.
 #[must_use]
-pub fn fixed(root: &str, plan: &Plan, applied: &Applied, bars: &rebar::ResizeReport, found: &[FindingEntry]) -> String {
+pub fn fixed(
+    root: &str,
+    plan: &Plan,
+    applied: &Applied,
+    bars: &rebar::ResizeReport,
+    found: &[FindingEntry],
+) -> String {
     let mut text = headline("fabric fix", root);
     text.push_str(&largest(bars.gpus, bars.full, bars.choice, 0));
     for grown in &bars.rebar {
-        let after = grown.after_bytes.map_or_else(|| "not read back".to_owned(), size);
-        let _ = writeln!(text, "  {} BAR1 {} -> {after}", grown.bdf, size(grown.before_bytes));
+        let after = grown
+            .after_bytes
+            .map_or_else(|| "not read back".to_owned(), size);
+        let _ = writeln!(
+            text,
+            "  {} BAR1 {} -> {after}",
+            grown.bdf,
+            size(grown.before_bytes)
+        );
     }
     for entry in &applied.entries {
-        let read = entry.readback.map_or_else(|| "not read back".to_owned(), |v| format!("reads {v:#06x}"));
+        let read = entry
+            .readback
+            .map_or_else(|| "not read back".to_owned(), |v| format!("reads {v:#06x}"));
         let (bdf, register) = (entry.bdf, &entry.register);
-        let _ = writeln!(text, "  {bdf} {register} {:#06x} -> {:#06x}  {read}", entry.before, entry.after);
+        let _ = writeln!(
+            text,
+            "  {bdf} {register} {:#06x} -> {:#06x}  {read}",
+            entry.before, entry.after
+        );
     }
     text.push_str(&findings(found));
     text + &summary(plan, applied, bars) + "\n"
@@ -68,7 +92,11 @@ pub fn summary(plan: &Plan, applied: &Applied, bars: &rebar::ResizeReport) -> St
 pub fn restored(root: &str, restored: &Restored) -> String {
     let mut text = headline("fabric restore", root);
     let done = restored.steps.iter().filter(|s| s.is_done()).count();
-    let _ = writeln!(text, "{done} of {} registers have their values from before the pass", restored.steps.len());
+    let _ = writeln!(
+        text,
+        "{done} of {} registers have their values from before the pass",
+        restored.steps.len()
+    );
     for step in &restored.steps {
         text.push_str(&wrapped("  ", "    ", &step.to_string()));
     }
@@ -91,24 +119,44 @@ fn headline(what: &str, root: &str) -> String {
 
 fn covered(plan: &Plan, fabric: &Fabric) -> String {
     let (policy, n, actions) = (plan.policy, plan.covered, plan.actions.len());
-    let unread = fabric.devices.iter().filter(|device| device.config.bytes < CONVENTIONAL).count();
-    let unknown = if unread > 0 { format!(", {unread} unknown") } else { String::new() };
-    format!("ACS policy {policy}: {} with ACS{unknown}, {actions} to write\n", count(n, "function"))
+    let unread = fabric
+        .devices
+        .iter()
+        .filter(|device| device.config.bytes < CONVENTIONAL)
+        .count();
+    let unknown = if unread > 0 {
+        format!(", {unread} unknown")
+    } else {
+        String::new()
+    };
+    format!(
+        "ACS policy {policy}: {} with ACS{unknown}, {actions} to write\n",
+        count(n, "function")
+    )
 }
 
 /// How many GPUs have their largest BAR1, before or after the pass.
 fn largest(gpus: usize, full: usize, choice: RebarChoice, unread: usize) -> String {
-    let only = if choice == RebarChoice::Check { " (only checked)" } else { "" };
+    let only = if choice == RebarChoice::Check {
+        " (only checked)"
+    } else {
+        ""
+    };
     match gpus {
         0 => String::new(),
-        _ if unread > 0 => format!("BAR1: {full} of {gpus} GPUs have their largest size, {unread} unknown{only}\n"),
+        _ if unread > 0 => {
+            format!("BAR1: {full} of {gpus} GPUs have their largest size, {unread} unknown{only}\n")
+        }
         _ => format!("BAR1: {full} of {gpus} GPUs have their largest size{only}\n"),
     }
 }
 
 /// How many GPUs have configuration space that could not be read as far as the sizes that their BARs may have.
 fn unread(fabric: &Fabric) -> usize {
-    let gpus = fabric.devices.iter().filter(|device| fabric.gpus.contains(&device.bdf));
+    let gpus = fabric
+        .devices
+        .iter()
+        .filter(|device| fabric.gpus.contains(&device.bdf));
     gpus.filter(|gpu| gpu.config.bytes < WHOLE).count()
 }
 
@@ -116,15 +164,22 @@ fn unread(fabric: &Fabric) -> usize {
 fn findings(findings: &[FindingEntry]) -> String {
     let mut groups: Vec<Vec<&FindingEntry>> = Vec::new();
     for finding in findings {
-        let same = |one: &&FindingEntry| (&one.cause, &one.remedy) == (&finding.cause, &finding.remedy);
-        match groups.iter_mut().find(|group| group.first().is_some_and(same)) {
+        let same =
+            |one: &&FindingEntry| (&one.cause, &one.remedy) == (&finding.cause, &finding.remedy);
+        match groups
+            .iter_mut()
+            .find(|group| group.first().is_some_and(same))
+        {
             Some(group) => group.push(finding),
             None => groups.push(vec![finding]),
         }
     }
     let block = |group: &Vec<&FindingEntry>| {
         let messages: String = group.iter().copied().map(message).collect();
-        messages + &group.last().map_or_else(String::new, |finding| cause_and_remedy(finding))
+        messages
+            + &group
+                .last()
+                .map_or_else(String::new, |finding| cause_and_remedy(finding))
     };
     groups.iter().map(block).collect()
 }
@@ -149,7 +204,12 @@ mod tests {
     fn a_plan_lists_what_it_would_write() {
         let fabric = sample();
         let bars = rebar::plan::plan(&fabric, RebarChoice::Check, &[]);
-        let text = plan(&fabric, &planning::plan(&fabric, AcsPolicy::Path), &bars, &[]);
+        let text = plan(
+            &fabric,
+            &planning::plan(&fabric, AcsPolicy::Path),
+            &bars,
+            &[],
+        );
         assert_eq!(
             text,
             "fabric plan   this machine\n\
@@ -162,18 +222,40 @@ mod tests {
     #[test]
     fn what_only_root_can_read_is_unknown_and_not_none() {
         let mut fabric = sample();
-        fabric.devices.iter_mut().for_each(|device| device.config.bytes = 64);
+        fabric
+            .devices
+            .iter_mut()
+            .for_each(|device| device.config.bytes = 64);
         let bars = rebar::plan::plan(&fabric, RebarChoice::Check, &[]);
-        let text = plan(&fabric, &planning::plan(&fabric, AcsPolicy::Path), &bars, &[]);
-        assert!(text.contains("\nBAR1: 0 of 2 GPUs have their largest size, 2 unknown (only checked)\n"), "{text}");
+        let text = plan(
+            &fabric,
+            &planning::plan(&fabric, AcsPolicy::Path),
+            &bars,
+            &[],
+        );
+        assert!(
+            text.contains(
+                "\nBAR1: 0 of 2 GPUs have their largest size, 2 unknown (only checked)\n"
+            ),
+            "{text}"
+        );
         assert!(text.contains(" with ACS, 4 unknown, "), "{text}");
     }
 
     #[test]
     fn equal_advice_is_given_once_wherever_it_stands() {
-        let of =
-            |code: Code, n: u8| code.finding(Severity::Error, Subject::file(format!("{n}")), format!("finding {n}"));
-        let all = [of(Code::PciUnreadable, 1), of(Code::AcsUnknown, 2), of(Code::PciUnreadable, 3)];
+        let of = |code: Code, n: u8| {
+            code.finding(
+                Severity::Error,
+                Subject::file(format!("{n}")),
+                format!("finding {n}"),
+            )
+        };
+        let all = [
+            of(Code::PciUnreadable, 1),
+            of(Code::AcsUnknown, 2),
+            of(Code::PciUnreadable, 3),
+        ];
         let text = findings(&FindingEntry::all(&all, &Host::default()));
         assert_eq!(text.matches("remedy:").count(), 2, "{text}");
         let at = |n: u8| text.find(&format!("finding {n}")).unwrap();
@@ -184,8 +266,14 @@ mod tests {
     fn a_recording_is_marked() {
         let mut fabric = sample();
         fabric.root = "/somewhere".into();
-        let first = show(&fabric.shown(&Host::default())).lines().next().map(str::to_owned);
-        assert_eq!(first.as_deref(), Some("fabric show   the machine in /somewhere"));
+        let first = show(&fabric.shown(&Host::default()))
+            .lines()
+            .next()
+            .map(str::to_owned);
+        assert_eq!(
+            first.as_deref(),
+            Some("fabric show   the machine in /somewhere")
+        );
     }
 
     #[test]

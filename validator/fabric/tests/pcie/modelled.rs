@@ -39,7 +39,11 @@ impl MachineCopy {
 
     /// A file of one function.
     pub(crate) fn file(&self, bdf: &str, name: &str) -> PathBuf {
-        self.0.path().join("sys/bus/pci/devices").join(bdf).join(name)
+        self.0
+            .path()
+            .join("sys/bus/pci/devices")
+            .join(bdf)
+            .join(name)
     }
 
     pub(crate) fn at(&self, rel: &str) -> PathBuf {
@@ -91,7 +95,16 @@ const ENOSPC: i32 = 28;
 impl<'a> SimulatedKernel<'a> {
     pub(crate) fn new(copy: &'a MachineCopy) -> Self {
         let (asked, removed) = (RefCell::default(), RefCell::default());
-        Self { copy, room: 1 << 40, movable: true, faults: BTreeMap::new(), lost: None, dies: false, asked, removed }
+        Self {
+            copy,
+            room: 1 << 40,
+            movable: true,
+            faults: BTreeMap::new(),
+            lost: None,
+            dies: false,
+            asked,
+            removed,
+        }
     }
 
     /// Every present GPU, with its address and size according to the kernel.
@@ -146,7 +159,12 @@ impl<'a> SimulatedKernel<'a> {
 
     /// A free aligned address after all others, if the room suffices.
     fn free(&self, bdf: Bdf, bytes: u64) -> Option<u64> {
-        let taken = self.gpus().into_iter().filter(|g| g.0 != bdf).map(|(_, start, size)| start + size).max();
+        let taken = self
+            .gpus()
+            .into_iter()
+            .filter(|g| g.0 != bdf)
+            .map(|(_, start, size)| start + size)
+            .max();
         let start = taken.unwrap_or(WINDOW).max(WINDOW).next_multiple_of(bytes);
         (start + bytes <= WINDOW + self.room).then_some(start)
     }
@@ -183,7 +201,9 @@ impl Kernel for SimulatedKernel<'_> {
         if !self.movable && bytes > before {
             return error(ENOSPC);
         }
-        let Some(start) = self.free(bdf, bytes) else { return error(ENOSPC) };
+        let Some(start) = self.free(bdf, bytes) else {
+            return error(ENOSPC);
+        };
         self.control(bdf, bytes);
         self.place(bdf, start, bytes);
         Ok(())
@@ -195,7 +215,10 @@ impl Kernel for SimulatedKernel<'_> {
         let devices = self.copy.at("sys/bus/pci/devices");
         for entry in fs::read_dir(devices).unwrap().map(Result::unwrap) {
             let target = fs::read_link(entry.path()).unwrap();
-            if target.iter().any(|part| part.to_str() == Some(&bdf.to_string())) {
+            if target
+                .iter()
+                .any(|part| part.to_str() == Some(&bdf.to_string()))
+            {
                 let own = entry.file_name().to_str().unwrap().parse().unwrap();
                 self.removed.borrow_mut().push((own, target));
                 fs::remove_file(entry.path()).unwrap();
@@ -206,11 +229,25 @@ impl Kernel for SimulatedKernel<'_> {
 
     fn rescan(&self, port: Bdf) -> io::Result<()> {
         self.ask(format!("rescan {port}"));
-        let removed: Vec<_> = self.removed.borrow_mut().drain(..).filter(|r| Some(r.0) != self.lost).collect();
+        let removed: Vec<_> = self
+            .removed
+            .borrow_mut()
+            .drain(..)
+            .filter(|r| Some(r.0) != self.lost)
+            .collect();
         for (bdf, target) in &removed {
-            symlink(target, self.copy.at("sys/bus/pci/devices").join(bdf.to_string())).unwrap();
+            symlink(
+                target,
+                self.copy.at("sys/bus/pci/devices").join(bdf.to_string()),
+            )
+            .unwrap();
         }
-        let gpus: Vec<Bdf> = self.gpus().iter().map(|g| g.0).filter(|g| removed.iter().any(|r| r.0 == *g)).collect();
+        let gpus: Vec<Bdf> = self
+            .gpus()
+            .iter()
+            .map(|g| g.0)
+            .filter(|g| removed.iter().any(|r| r.0 == *g))
+            .collect();
         gpus.iter().for_each(|gpu| self.believe(*gpu, 0, 0, 0));
         let size = |gpu: &Bdf| {
             let config = fs::read(self.config(*gpu)).unwrap();
@@ -218,7 +255,8 @@ impl Kernel for SimulatedKernel<'_> {
         };
         let fits = gpus.iter().all(|gpu| {
             let free = self.free(*gpu, size(gpu));
-            free.map(|start| self.place(*gpu, start, size(gpu))).is_some()
+            free.map(|start| self.place(*gpu, start, size(gpu)))
+                .is_some()
         });
         if !fits {
             for gpu in &gpus {

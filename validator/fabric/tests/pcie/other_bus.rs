@@ -33,19 +33,34 @@ fn write(copy: &MachineCopy, bdf: &str, at: usize, bytes: &[u8]) {
 fn window(copy: &MachineCopy, start: u64) {
     let (base, limit) = (start - OFFSET, start - OFFSET + (128 << 30) - 1);
     // Bytes 2 and 3 of an address are in the register, bytes 4 to 7 in the one for its upper half.
-    let half = |address: u64| [address.to_le_bytes()[2] & 0xf0 | 1, address.to_le_bytes()[3]];
+    let half = |address: u64| {
+        [
+            address.to_le_bytes()[2] & 0xf0 | 1,
+            address.to_le_bytes()[3],
+        ]
+    };
     let upper = |address: u64| address.to_le_bytes()[4..].to_vec();
     write(copy, PORT, 0x24, &[half(base), half(limit)].concat());
     write(copy, PORT, 0x28, &[upper(base), upper(limit)].concat());
     let none = "0x0000000000000000 0x0000000000000000 0x0000000000000000\n";
-    let line = format!("{start:#018x} {:#018x} 0x000000000014220c\n", start + (128 << 30) - 1);
+    let line = format!(
+        "{start:#018x} {:#018x} 0x000000000014220c\n",
+        start + (128 << 30) - 1
+    );
     fs::write(copy.file(PORT, "resource"), none.repeat(15) + &line + none).unwrap();
 }
 
 /// Where the kernel believes BAR1 to be.
 fn believed(copy: &MachineCopy) -> u64 {
     let fabric = copy.fabric();
-    fabric.devices.iter().find(|d| d.bdf == bdf(GPU)).unwrap().aperture().unwrap().start
+    fabric
+        .devices
+        .iter()
+        .find(|d| d.bdf == bdf(GPU))
+        .unwrap()
+        .aperture()
+        .unwrap()
+        .start
 }
 
 fn machine() -> MachineCopy {
@@ -58,7 +73,11 @@ fn machine() -> MachineCopy {
 
 fn broken(copy: &MachineCopy) -> Vec<String> {
     let findings = copy.fabric().findings;
-    findings.into_iter().filter(|f| f.is(Code::RebarBroken)).map(|f| f.message.to_string()).collect()
+    findings
+        .into_iter()
+        .filter(|f| f.is(Code::RebarBroken))
+        .map(|f| f.message.to_string())
+        .collect()
 }
 
 #[test]
@@ -80,13 +99,26 @@ fn a_register_is_mended_with_the_address_of_the_bus() {
     let copy = machine();
     let before = register(&copy);
     let faults = BTreeMap::from([(bdf(GPU), ResizeFault::MasksRegister)]);
-    let kernel = SimulatedKernel { faults, ..SimulatedKernel::new(&copy) };
+    let kernel = SimulatedKernel {
+        faults,
+        ..SimulatedKernel::new(&copy)
+    };
     let mut asked = plan(&copy.fabric(), RebarChoice::Fix, &[]);
     asked.rebar.retain(|gpu| gpu.bdf == bdf(GPU));
-    let done = fix(&copy.root(), &kernel, &asked, &copy.at("run/firstlight/fabric.json")).unwrap();
+    let done = fix(
+        &copy.root(),
+        &kernel,
+        &asked,
+        &copy.at("run/firstlight/fabric.json"),
+    )
+    .unwrap();
     assert!(!kernel.asked.borrow().is_empty());
     assert_eq!((register(&copy), broken(&copy)), (before, vec![]));
-    assert!(done.findings.iter().all(|f| !f.is(Code::RebarBroken)), "{:?}", done.findings);
+    assert!(
+        done.findings.iter().all(|f| !f.is(Code::RebarBroken)),
+        "{:?}",
+        done.findings
+    );
 }
 
 #[test]
@@ -94,6 +126,14 @@ fn a_gpu_that_lost_all_its_addresses_was_reset() {
     let copy = MachineCopy::of("rebar-small");
     write(&copy, GPU, 0x10, &[0; 4]);
     write(&copy, GPU, 0x14, &0xc_u64.to_le_bytes());
-    let found = copy.fabric().findings.into_iter().find(|f| f.is(Code::RebarBroken)).unwrap();
-    assert!(found.severity == Severity::Fail && found.reason == Some(Reason::AddressesLost), "{found:?}");
+    let found = copy
+        .fabric()
+        .findings
+        .into_iter()
+        .find(|f| f.is(Code::RebarBroken))
+        .unwrap();
+    assert!(
+        found.severity == Severity::Fail && found.reason == Some(Reason::AddressesLost),
+        "{found:?}"
+    );
 }

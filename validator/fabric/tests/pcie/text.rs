@@ -30,7 +30,15 @@ fn every_machine_is_shown_and_planned_in_80_columns() {
         let bars = rebar::plan::plan(&fabric, RebarChoice::Fix, &[]);
         let acs = plan(&fabric, AcsPolicy::All);
         let found = [&acs.findings[..], &bars.findings].concat();
-        fits(name, &text::plan(&fabric, &acs, &bars, &FindingEntry::all(&found, &Host::default())));
+        fits(
+            name,
+            &text::plan(
+                &fabric,
+                &acs,
+                &bars,
+                &FindingEntry::all(&found, &Host::default()),
+            ),
+        );
     }
 }
 
@@ -43,17 +51,32 @@ fn fix_says_what_was_written_and_what_it_reads() {
     let bars = rebar::plan::plan(&fabric, RebarChoice::Fix, &[]);
     let bars = rebar::fix(&copy.root(), &Sysfs(&copy.root()), &bars, &journal).unwrap();
     let applied = fix(&copy.root(), &plan, &journal).unwrap();
-    let shown = text::fixed("COPY", &plan, &applied, &bars, &FindingEntry::all(&applied.findings, &Host::default()));
+    let shown = text::fixed(
+        "COPY",
+        &plan,
+        &applied,
+        &bars,
+        &FindingEntry::all(&applied.findings, &Host::default()),
+    );
     fits("switch-acs", &shown);
     let lines: Vec<&str> = shown.lines().collect();
     assert_eq!(lines[0], "fabric fix   the machine in COPY");
-    assert_eq!(lines.last(), Some(&"ACS path: 4 of 4 cleared; BAR1 3 of 3 full size"));
+    assert_eq!(
+        lines.last(),
+        Some(&"ACS path: 4 of 4 cleared; BAR1 3 of 3 full size")
+    );
     assert_eq!(lines[1], "BAR1: 3 of 3 GPUs have their largest size");
-    assert_eq!(lines[2], "  0000:02:08.0 ACS control 0x001d -> 0x0000  reads 0x0000");
+    assert_eq!(
+        lines[2],
+        "  0000:02:08.0 ACS control 0x001d -> 0x0000  reads 0x0000"
+    );
 
     let restored = text::restored("COPY", &restore(&copy.root(), &journal).unwrap());
     let lines: Vec<&str> = restored.lines().collect();
-    assert_eq!(lines[1], "4 of 4 registers have their values from before the pass");
+    assert_eq!(
+        lines[1],
+        "4 of 4 registers have their values from before the pass"
+    );
     assert_eq!(lines[2], "  0000:02:11.0 ACS control 0x0000 -> 0x001d");
 }
 
@@ -107,10 +130,16 @@ fn another_numa_node_is_another_matrix() {
 fn columns_are_separated_by_tabs_as_nvidia_smi_does() {
     let text = matrix(&fabric("narrow-link"));
     let lines: Vec<&str> = text.lines().collect();
-    assert_eq!(lines[0], "\tGPU0\tGPU1\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID");
+    assert_eq!(
+        lines[0],
+        "\tGPU0\tGPU1\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID"
+    );
     assert_eq!(lines[1], "GPU0\t X \tPHB\t0-15\tN/A\t\tN/A");
     assert_eq!(lines[2], "GPU1\tPHB\t X \t0-15\tN/A\t\tN/A");
-    assert!(!text.contains("NIC Legend"), "a NIC without RDMA is none to nvidia-smi");
+    assert!(
+        !text.contains("NIC Legend"),
+        "a NIC without RDMA is none to nvidia-smi"
+    );
 }
 
 #[test]
@@ -126,7 +155,10 @@ fn switches_are_told_apart() {
 fn nvlinks_win_over_pcie() {
     let links = NvLinks::from([((bdf("0000:01:00.0"), bdf("0000:02:00.0")), 18)]);
     let text = Topology::from(&fabric("narrow-link"), &links).text();
-    assert!(text.contains("GPU0\t X \tNV18\t") && text.contains("GPU1\tNV18\t X \t"), "{text}");
+    assert!(
+        text.contains("GPU0\t X \tNV18\t") && text.contains("GPU1\tNV18\t X \t"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -155,11 +187,10 @@ fn without_root_the_letters_are_the_same() {
         }
         let fabric = copy.fabric();
         assert_eq!(matrix(&fabric), whole, "{name}");
-        assert!(
-            fabric
-                .findings
-                .iter()
-                .any(|f| f.message.to_string().ends_with("only 64 bytes are readable, root can read 256 or 4096"))
-        );
+        assert!(fabric.findings.iter().any(|f| {
+            f.message
+                .to_string()
+                .ends_with("only 64 bytes are readable, root can read 256 or 4096")
+        }));
     }
 }

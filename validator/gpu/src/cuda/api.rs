@@ -113,7 +113,16 @@ fn start() -> Result<Api, GpuError> {
     let api = Api::find(Box::leak(Box::new(library)))?;
     // SAFETY: the first call, with the only flags value that is defined.
     let code = unsafe { (api.init)(0) };
-    if code == 0 { Ok(api) } else { Err(GpuError::call("cuInit", code, name(&api, code), "starting CUDA")) }
+    if code == 0 {
+        Ok(api)
+    } else {
+        Err(GpuError::call(
+            "cuInit",
+            code,
+            name(&api, code),
+            "starting CUDA",
+        ))
+    }
 }
 
 /// A driver's name for one of its codes.
@@ -125,7 +134,9 @@ fn name(api: &Api, code: c_int) -> String {
         return "a code without a name".to_owned();
     }
     // SAFETY: a pointer that the function has set points to a constant C string.
-    unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
+    unsafe { CStr::from_ptr(text) }
+        .to_string_lossy()
+        .into_owned()
 }
 
 impl Api {
@@ -136,7 +147,11 @@ impl Api {
         code: c_int,
         doing: impl FnOnce() -> String,
     ) -> Result<(), GpuError> {
-        if code == 0 { Ok(()) } else { Err(GpuError::call(call, code, name(self, code), doing())) }
+        if code == 0 {
+            Ok(())
+        } else {
+            Err(GpuError::call(call, code, name(self, code), doing()))
+        }
     }
 }
 
@@ -149,7 +164,10 @@ mod tests {
         // Test machines may have a driver or not: either way the result is one line.
         match api() {
             Ok(_) => {}
-            Err(e) => assert!(e.to_string().contains(LIBRARY) || e.to_string().contains("cu"), "{e}"),
+            Err(e) => assert!(
+                e.to_string().contains(LIBRARY) || e.to_string().contains("cu"),
+                "{e}"
+            ),
         }
     }
 }

@@ -29,7 +29,10 @@ impl Piece<'_> {
     pub fn looked(&self, guard: u64) -> Extent {
         let begin = (self.to.address - guard) / 4 * 4;
         let end = (self.to.address + self.to.bytes + guard).next_multiple_of(4);
-        Extent { address: begin, bytes: end - begin }
+        Extent {
+            address: begin,
+            bytes: end - begin,
+        }
     }
 }
 
@@ -58,7 +61,10 @@ impl PieceTable {
     /// # Errors
     /// The driver's error.
     pub fn new(gpu: &Gpu, room: u64) -> Result<Self, GpuError> {
-        Ok(Self { host: Pinned::alloc(gpu, room.max(1) * BYTES)?, room })
+        Ok(Self {
+            host: Pinned::alloc(gpu, room.max(1) * BYTES)?,
+            room,
+        })
     }
 
     /// Stores `pieces` after the first `before` ones. No GPU may be reading there.
@@ -68,19 +74,34 @@ impl PieceTable {
     pub fn put<'m>(&'m self, before: u64, pieces: &[Piece<'m>]) -> Result<Batch<'m>, GpuError> {
         let count = pieces.len() as u64;
         if before.saturating_add(count) > self.room {
-            return Err(GpuError::Bounds { offset: before, bytes: count, of: self.room });
+            return Err(GpuError::Bounds {
+                offset: before,
+                bytes: count,
+                of: self.room,
+            });
         }
         for (n, piece) in (before..).zip(pieces) {
-            let Piece { to, from, first, place } = *piece;
+            let Piece {
+                to,
+                from,
+                first,
+                place,
+            } = *piece;
             same_size(to, from)?;
-            for (k, number) in (n * NUMBERS..).zip([to.address, from.address, to.bytes, first, place]) {
+            for (k, number) in
+                (n * NUMBERS..).zip([to.address, from.address, to.bytes, first, place])
+            {
                 let [low, high] = halves(number);
                 self.host.set_word(k * 2, low);
                 self.host.set_word(k * 2 + 1, high);
             }
         }
         let table = self.host.span(before * BYTES, count * BYTES)?;
-        Ok(Batch { address: table.address, count, memory: PhantomData })
+        Ok(Batch {
+            address: table.address,
+            count,
+            memory: PhantomData,
+        })
     }
 }
 
@@ -121,7 +142,13 @@ impl Stream {
         let mut a = (batch.address, batch.count, u32::from(wide));
         let list = [at(&raw mut a.0), at(&raw mut a.1), at(&raw mut a.2)];
         let blocks = self.blocks(batch, wide);
-        self.launch(self.kernels().batch_copy, blocks, THREADS, &list, "fl_batch_copy")
+        self.launch(
+            self.kernels().batch_copy,
+            blocks,
+            THREADS,
+            &list,
+            "fl_batch_copy",
+        )
     }
 
     /// Counts wrong words in and beside pieces, which must all be in this GPU's memory.
@@ -136,7 +163,13 @@ impl Stream {
         tally: &Tally,
     ) -> Result<(), GpuError> {
         let out = tally.preset(self, 3)?;
-        let mut a = (batch.address, batch.count, u32::from(wide), expected.seed, expected.sentinel);
+        let mut a = (
+            batch.address,
+            batch.count,
+            u32::from(wide),
+            expected.seed,
+            expected.sentinel,
+        );
         let mut b = (expected.guard, u32::from(expected.restore), out.address);
         let list = [
             at(&raw mut a.0),
@@ -149,13 +182,23 @@ impl Stream {
             at(&raw mut b.2),
         ];
         let blocks = self.blocks(batch, wide);
-        self.launch(self.kernels().batch_check, blocks, THREADS, &list, "fl_batch_check")?;
+        self.launch(
+            self.kernels().batch_check,
+            blocks,
+            THREADS,
+            &list,
+            "fl_batch_check",
+        )?;
         tally.fetch(self)
     }
 
     fn blocks(&self, batch: Batch<'_>, wide: bool) -> u32 {
         // As many as keep the GPU busy, or one for each piece if those are fewer.
-        self.grid(if wide { u64::MAX } else { batch.count.saturating_mul(u64::from(THREADS)) })
+        self.grid(if wide {
+            u64::MAX
+        } else {
+            batch.count.saturating_mul(u64::from(THREADS))
+        })
     }
 }
 
@@ -166,9 +209,26 @@ mod tests {
     #[test]
     fn a_check_reads_whole_words_around_the_data() {
         let (to, from) = (Span::fixture(0x1003, 2), Span::fixture(0, 2));
-        let piece = Piece { to, from, first: 0, place: 3 };
-        assert_eq!(piece.looked(64), Extent { address: 0x1003 - 67, bytes: 136 });
-        assert_eq!(piece.looked(0), Extent { address: 0x1000, bytes: 8 });
+        let piece = Piece {
+            to,
+            from,
+            first: 0,
+            place: 3,
+        };
+        assert_eq!(
+            piece.looked(64),
+            Extent {
+                address: 0x1003 - 67,
+                bytes: 136
+            }
+        );
+        assert_eq!(
+            piece.looked(0),
+            Extent {
+                address: 0x1000,
+                bytes: 8
+            }
+        );
     }
 
     #[test]

@@ -43,7 +43,11 @@ struct StreamEntry {
 
 /// Adds a new stream to the list of this thread; `unregister_stream` removes it.
 pub(super) fn register_stream(context: &Context, stream: sys::CUstream) {
-    let entry = StreamEntry { stream, context: context.handle, ordinal: context.ordinal };
+    let entry = StreamEntry {
+        stream,
+        context: context.handle,
+        ordinal: context.ordinal,
+    };
     STREAMS.with_borrow_mut(|all| all.push(entry));
 }
 
@@ -53,7 +57,11 @@ pub(super) fn unregister_stream(stream: sys::CUstream) {
 }
 
 /// Makes a context the current one. Cheap if it is already.
-pub(super) fn make_current(api: &Api, handle: sys::CUcontext, ordinal: usize) -> Result<(), GpuError> {
+pub(super) fn make_current(
+    api: &Api,
+    handle: sys::CUcontext,
+    ordinal: usize,
+) -> Result<(), GpuError> {
     if CURRENT.get() != handle {
         // SAFETY: the handle comes from cuDevicePrimaryCtxRetain and is still retained.
         let code = unsafe { (api.set_current)(handle) };
@@ -70,15 +78,30 @@ pub(crate) fn forget_current() {
 
 impl Context {
     /// Retains the primary context of a device and loads the kernels into it.
-    pub(super) fn retain(device: sys::CUdevice, ordinal: usize, sms: u32, image: &[u8]) -> Result<Self, GpuError> {
+    pub(super) fn retain(
+        device: sys::CUdevice,
+        ordinal: usize,
+        sms: u32,
+        image: &[u8],
+    ) -> Result<Self, GpuError> {
         let api = api()?;
         let mut handle = ptr::null_mut();
         // SAFETY: one handle is written; the device was counted by the driver.
         let code = unsafe { (api.retain)(&raw mut handle, device) };
-        api.check("cuDevicePrimaryCtxRetain", code, || format!("GPU {ordinal}: making a context"))?;
-        let kernels = make_current(api, handle, ordinal).and_then(|()| Kernels::load(api, image, ordinal));
+        api.check("cuDevicePrimaryCtxRetain", code, || {
+            format!("GPU {ordinal}: making a context")
+        })?;
+        let kernels =
+            make_current(api, handle, ordinal).and_then(|()| Kernels::load(api, image, ordinal));
         match kernels {
-            Ok(kernels) => Ok(Self { api, handle, device, ordinal, sms, kernels }),
+            Ok(kernels) => Ok(Self {
+                api,
+                handle,
+                device,
+                ordinal,
+                sms,
+                kernels,
+            }),
             Err(error) => {
                 CURRENT.set(ptr::null_mut());
                 // SAFETY: retained above, and nothing in it is in use.
@@ -92,7 +115,12 @@ impl Context {
         make_current(self.api, self.handle, self.ordinal)
     }
 
-    pub(super) fn check(&self, call: &'static str, code: i32, doing: impl FnOnce() -> String) -> Result<(), GpuError> {
+    pub(super) fn check(
+        &self,
+        call: &'static str,
+        code: i32,
+        doing: impl FnOnce() -> String,
+    ) -> Result<(), GpuError> {
         self.api.check(call, code, doing)
     }
 
@@ -109,7 +137,10 @@ impl Context {
         }
         let all = STREAMS.with_borrow(Clone::clone);
         let start = Instant::now();
-        match all.iter().try_for_each(|entry| self.wait_for(*entry, start)) {
+        match all
+            .iter()
+            .try_for_each(|entry| self.wait_for(*entry, start))
+        {
             Ok(()) => self.bind().is_ok(),
             Err(error) => {
                 log::warn!("memory is not freed, because work may still use it: {error}");
@@ -119,17 +150,26 @@ impl Context {
     }
 
     fn wait_for(&self, entry: StreamEntry, start: Instant) -> Result<(), GpuError> {
-        let StreamEntry { stream, context, ordinal } = entry;
+        let StreamEntry {
+            stream,
+            context,
+            ordinal,
+        } = entry;
         loop {
             make_current(self.api, context, ordinal)?;
             // SAFETY: listed streams are alive, and each keeps its context.
             let code = unsafe { (self.api.stream_query)(stream) };
             if code != NOT_READY {
-                return self.check("cuStreamQuery", code, || format!("GPU {ordinal}: work left over"));
+                return self.check("cuStreamQuery", code, || {
+                    format!("GPU {ordinal}: work left over")
+                });
             }
             let waited = start.elapsed();
             if waited > DRAIN_LIMIT {
-                return Err(GpuError::hang(&format!("GPU {ordinal}: work left over"), waited));
+                return Err(GpuError::hang(
+                    &format!("GPU {ordinal}: work left over"),
+                    waited,
+                ));
             }
             pause(waited);
         }

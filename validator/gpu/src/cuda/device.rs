@@ -64,7 +64,8 @@ pub(crate) fn count() -> Result<usize, GpuError> {
 /// # Errors
 /// CUDA cannot be started, or the GPU cannot be used.
 pub(crate) fn open(ordinal: usize) -> Result<Gpu, GpuError> {
-    let n = c_int::try_from(ordinal).map_err(|_| GpuError::Nonsense(format!("there is no GPU {ordinal}")))?;
+    let n = c_int::try_from(ordinal)
+        .map_err(|_| GpuError::Nonsense(format!("there is no GPU {ordinal}")))?;
     Gpu::open(api()?, n)
 }
 
@@ -90,14 +91,18 @@ impl Gpu {
             // SAFETY: as above.
             unsafe { (api.device_address)(at, room, device) }
         })?;
-        let bdf = address.parse().map_err(|e| GpuError::Nonsense(format!("GPU {n}: {e}")))?;
+        let bdf = address
+            .parse()
+            .map_err(|e| GpuError::Nonsense(format!("GPU {n}: {e}")))?;
         let sms = query.attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?;
         let capability = (
             query.attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
             query.attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
         );
-        let image = kernels::fitting(capability)
-            .ok_or_else(|| GpuError::Image { gpu: format!("GPU {n} ({name})"), capability })?;
+        let image = kernels::fitting(capability).ok_or_else(|| GpuError::Image {
+            gpu: format!("GPU {n} ({name})"),
+            capability,
+        })?;
         Ok(Self {
             ordinal,
             bdf,
@@ -125,7 +130,9 @@ impl Gpu {
         let (mut free, mut total) = (0, 0);
         // SAFETY: two sizes are written.
         let code = unsafe { (self.context.api.memory_info)(&raw mut free, &raw mut total) };
-        self.context.check("cuMemGetInfo", code, || format!("GPU {}: its memory", self.ordinal))?;
+        self.context.check("cuMemGetInfo", code, || {
+            format!("GPU {}: its memory", self.ordinal)
+        })?;
         Ok((free as u64, total as u64))
     }
 }
@@ -150,7 +157,11 @@ impl Gpu {
     pub fn direct_rdma(&self) -> Result<DirectRdma, GpuError> {
         const UNKNOWN: i32 = 1; // CUDA_ERROR_INVALID_VALUE
         let n = c_int::try_from(self.ordinal).unwrap_or_default();
-        let query = DeviceQuery { api: self.context.api, device: self.context.device, n };
+        let query = DeviceQuery {
+            api: self.context.api,
+            device: self.context.device,
+            n,
+        };
         let offers = |attribute| match query.attribute(attribute) {
             Err(error) if error.code() == Some(UNKNOWN) => Ok(false),
             other => other.map(|value| value != 0),
@@ -174,7 +185,8 @@ impl DeviceQuery {
     fn attribute(&self, attribute: Attribute) -> Result<u32, GpuError> {
         let mut value = 0;
         // SAFETY: one int is written; the driver refuses attributes that it does not know.
-        let code = unsafe { (self.api.device_attribute)(&raw mut value, attribute as u32, self.device) };
+        let code =
+            unsafe { (self.api.device_attribute)(&raw mut value, attribute as u32, self.device) };
         let doing = || format!("GPU {}: {attribute:?}", self.n);
         self.api.check("cuDeviceGetAttribute", code, doing)?;
         u32::try_from(value).map_err(|_| GpuError::Nonsense(format!("{}: {value}", doing())))
@@ -184,7 +196,8 @@ impl DeviceQuery {
         let mut bytes = 0;
         // SAFETY: one size is written.
         let code = unsafe { (self.api.device_memory)(&raw mut bytes, self.device) };
-        self.api.check("cuDeviceTotalMem", code, || format!("GPU {}", self.n))?;
+        self.api
+            .check("cuDeviceTotalMem", code, || format!("GPU {}", self.n))?;
         Ok(bytes as u64)
     }
 
@@ -192,13 +205,29 @@ impl DeviceQuery {
         let mut uuid = sys::CUuuid { bytes: [0; 16] };
         // SAFETY: sixteen bytes are written.
         let code = unsafe { (self.api.device_uuid)(&raw mut uuid, self.device) };
-        self.api.check("cuDeviceGetUuid", code, || format!("GPU {}", self.n))?;
-        let hex: Vec<String> = uuid.bytes.iter().map(|b| format!("{:02x}", b.to_ne_bytes()[0])).collect();
+        self.api
+            .check("cuDeviceGetUuid", code, || format!("GPU {}", self.n))?;
+        let hex: Vec<String> = uuid
+            .bytes
+            .iter()
+            .map(|b| format!("{:02x}", b.to_ne_bytes()[0]))
+            .collect();
         let part = |from: usize, to: usize| hex.get(from..to).unwrap_or_default().concat();
-        Ok(format!("GPU-{}-{}-{}-{}-{}", part(0, 4), part(4, 6), part(6, 8), part(8, 10), part(10, 16)))
+        Ok(format!(
+            "GPU-{}-{}-{}-{}-{}",
+            part(0, 4),
+            part(4, 6),
+            part(6, 8),
+            part(8, 10),
+            part(10, 16)
+        ))
     }
 
-    fn text(&self, call: &'static str, ask: impl Fn(*mut c_char, c_int) -> c_int) -> Result<String, GpuError> {
+    fn text(
+        &self,
+        call: &'static str,
+        ask: impl Fn(*mut c_char, c_int) -> c_int,
+    ) -> Result<String, GpuError> {
         // One byte more than the driver may write, so that the text always ends with a zero.
         let mut room = [0; 257];
         let code = ask(room.as_mut_ptr(), 256);

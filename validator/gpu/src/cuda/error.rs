@@ -94,17 +94,32 @@ impl GpuError {
     pub(crate) fn library(library: &'static str, why: &dyn std::error::Error) -> Self {
         // The error itself only says that loading failed; its source has the loader's message, usually
         // beginning with the name.
-        let words = why.source().map_or_else(|| why.to_string(), ToString::to_string);
+        let words = why
+            .source()
+            .map_or_else(|| why.to_string(), ToString::to_string);
         let name = format!("{library}: ");
-        Self::Library { library, why: words.strip_prefix(&name).unwrap_or(&words).to_owned() }
+        Self::Library {
+            library,
+            why: words.strip_prefix(&name).unwrap_or(&words).to_owned(),
+        }
     }
 
     pub(crate) const fn symbol(library: &'static str, symbol: &'static str) -> Self {
         Self::Symbol { library, symbol }
     }
 
-    pub(super) fn call(call: &'static str, code: c_int, name: String, doing: impl Into<String>) -> Self {
-        let error = Self::Call { call, code, name, doing: doing.into() };
+    pub(super) fn call(
+        call: &'static str,
+        code: c_int,
+        name: String,
+        doing: impl Into<String>,
+    ) -> Self {
+        let error = Self::Call {
+            call,
+            code,
+            name,
+            doing: doing.into(),
+        };
         if error.is_sticky() {
             CUDA_LOST.set(true);
         }
@@ -113,7 +128,10 @@ impl GpuError {
 
     pub(super) fn hang(doing: &str, after: Duration) -> Self {
         CUDA_LOST.set(true);
-        Self::Hang { doing: doing.to_owned(), after }
+        Self::Hang {
+            doing: doing.to_owned(),
+            after,
+        }
     }
 
     /// The code that a call of the CUDA driver returned, if any.
@@ -129,12 +147,19 @@ impl GpuError {
     /// says that the process must be terminated, and 999, which is unknown.
     #[must_use]
     pub const fn is_sticky(&self) -> bool {
-        matches!(self.code(), Some(214 | 220 | 226 | 700 | 702 | 709 | 710 | 714..=719 | 721 | 999))
+        matches!(
+            self.code(),
+            Some(214 | 220 | 226 | 700 | 702 | 709 | 710 | 714..=719 | 721 | 999)
+        )
     }
 }
 
 fn after_colon(text: &str) -> String {
-    if text.is_empty() { String::new() } else { format!(": {text}") }
+    if text.is_empty() {
+        String::new()
+    } else {
+        format!(": {text}")
+    }
 }
 
 #[cfg(test)]
@@ -158,21 +183,37 @@ mod tests {
 
     #[test]
     fn an_error_contains_number_name_call_and_purpose() {
-        let error = GpuError::call("cuMemcpyAsync", 205, "CUDA_ERROR_MAP_FAILED".into(), "GPU 0 -> 1: copy");
-        assert_eq!(error.to_string(), "GPU 0 -> 1: copy: cuMemcpyAsync returned 205 CUDA_ERROR_MAP_FAILED");
+        let error = GpuError::call(
+            "cuMemcpyAsync",
+            205,
+            "CUDA_ERROR_MAP_FAILED".into(),
+            "GPU 0 -> 1: copy",
+        );
+        assert_eq!(
+            error.to_string(),
+            "GPU 0 -> 1: copy: cuMemcpyAsync returned 205 CUDA_ERROR_MAP_FAILED"
+        );
         assert!(!error.is_sticky() && !is_cuda_lost());
     }
 
     #[test]
     fn a_lost_context_spoils_the_process() {
-        let error = GpuError::call("cuStreamQuery", 700, "CUDA_ERROR_ILLEGAL_ADDRESS".into(), "copy");
+        let error = GpuError::call(
+            "cuStreamQuery",
+            700,
+            "CUDA_ERROR_ILLEGAL_ADDRESS".into(),
+            "copy",
+        );
         assert!(error.is_sticky() && is_cuda_lost());
     }
 
     #[test]
     fn a_hang_names_the_work_and_the_time() {
         let error = GpuError::hang("GPU 0 -> 1: write of 4 B", Duration::from_secs(3));
-        assert_eq!(error.to_string(), "GPU 0 -> 1: write of 4 B: no end within 3.0 s");
+        assert_eq!(
+            error.to_string(),
+            "GPU 0 -> 1: write of 4 B: no end within 3.0 s"
+        );
         assert!(is_cuda_lost());
     }
 }

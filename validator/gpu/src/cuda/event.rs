@@ -28,8 +28,12 @@ impl Gpu {
         let mut handle = ptr::null_mut();
         // SAFETY: one handle is written.
         let code = unsafe { (self.context.api.event)(&raw mut handle, TIMED) };
-        self.context.check("cuEventCreate", code, || format!("GPU {}", self.ordinal))?;
-        Ok(Event { handle, context: Rc::clone(&self.context) })
+        self.context
+            .check("cuEventCreate", code, || format!("GPU {}", self.ordinal))?;
+        Ok(Event {
+            handle,
+            context: Rc::clone(&self.context),
+        })
     }
 }
 
@@ -43,8 +47,11 @@ impl Event {
         self.context.bind()?;
         let mut ms = 0.0;
         // SAFETY: one float is written; both handles are alive.
-        let code = unsafe { (self.context.api.event_elapsed)(&raw mut ms, start.handle, self.handle) };
-        self.context.check("cuEventElapsedTime", code, || format!("GPU {}", self.context.ordinal))?;
+        let code =
+            unsafe { (self.context.api.event_elapsed)(&raw mut ms, start.handle, self.handle) };
+        self.context.check("cuEventElapsedTime", code, || {
+            format!("GPU {}", self.context.ordinal)
+        })?;
         Ok(f64::from(ms))
     }
 }

@@ -126,7 +126,10 @@ impl Books {
     /// # Errors
     /// The driver's error.
     pub fn new(gpu: &Gpu, stream: &Stream) -> Result<Self, GpuError> {
-        let books = Self { device: gpu.alloc(4096)?, host: Pinned::alloc(gpu, 8192)? };
+        let books = Self {
+            device: gpu.alloc(4096)?,
+            host: Pinned::alloc(gpu, 8192)?,
+        };
         stream.set_bytes(books.device.whole(), 0)?;
         Ok(books)
     }
@@ -149,7 +152,10 @@ impl Books {
     pub fn late(&self, launches: u64) -> Option<Late> {
         let late = self.number(launches.saturating_sub(1) * BOOKS_BYTES / 8 + 1);
         let peer = usize::try_from(late & 0xff).ok()?.checked_sub(1)?;
-        Some(Late { step: late >> 8, peer: Rank::new(peer) })
+        Some(Late {
+            step: late >> 8,
+            peer: Rank::new(peer),
+        })
     }
 
     /// The check of the results of kind 0, one-shot, or 1, two-shot; only after `finish` of its stream.
@@ -179,19 +185,33 @@ impl Stream {
     pub fn reductions<'m>(&self, asked: &Reduction<'m>) -> Result<Graph<'m>, GpuError> {
         self.introduce(asked)?;
         for kind in [0, 1] {
-            let result = asked.books.device.span(RESULTS + kind * RESULT_BYTES, RESULT_BYTES)?;
+            let result = asked
+                .books
+                .device
+                .span(RESULTS + kind * RESULT_BYTES, RESULT_BYTES)?;
             self.set_bytes(result, 0)?;
-            PRESET.iter().try_for_each(|n| self.set_bytes(result.part(n * 8, 8)?, 0xff))?;
+            PRESET
+                .iter()
+                .try_for_each(|n| self.set_bytes(result.part(n * 8, 8)?, 0xff))?;
         }
         self.capture(|| self.rounds(asked))
     }
 
     /// Writes the addresses of all ranks' memory for the kernels.
     fn introduce(&self, asked: &Reduction<'_>) -> Result<(), GpuError> {
-        let Reduction { books, signals, data, out, .. } = asked;
+        let Reduction {
+            books,
+            signals,
+            data,
+            out,
+            ..
+        } = asked;
         let (rank, ranks) = (asked.rank.index(), signals.len());
         if ranks != data.len() || ranks > RANKS || rank >= ranks || !out.bytes.is_multiple_of(16) {
-            return Err(GpuError::Nonsense(format!("an all-reduce of {ranks} ranks, {} bytes", out.bytes)));
+            return Err(GpuError::Nonsense(format!(
+                "an all-reduce of {ranks} ranks, {} bytes",
+                out.bytes
+            )));
         }
         let begin = LAUNCHES * BOOKS_BYTES + 2 * RESULT_BYTES;
         let host = books.host.span(begin, 3 * 8 * RANKS as u64)?;
@@ -200,8 +220,14 @@ impl Stream {
             let areas = [signals.part(0, SIGNALS)?, data.part(0, out.bytes)?, sums];
             for (n, area) in areas.iter().enumerate() {
                 let word = begin / 4 + ((n * RANKS + rank) * 2) as u64;
-                books.host.set_word(word, u32::try_from(area.address & 0xffff_ffff).unwrap_or_default());
-                books.host.set_word(word + 1, u32::try_from(area.address >> 32).unwrap_or_default());
+                books.host.set_word(
+                    word,
+                    u32::try_from(area.address & 0xffff_ffff).unwrap_or_default(),
+                );
+                books.host.set_word(
+                    word + 1,
+                    u32::try_from(area.address >> 32).unwrap_or_default(),
+                );
             }
         }
         self.copy_in(books.device.span(0, host.bytes)?, host)
@@ -210,7 +236,10 @@ impl Stream {
     fn rounds(&self, asked: &Reduction<'_>) -> Result<(), GpuError> {
         let [once, twice] = ROUNDS;
         (0..once + twice).try_for_each(|n| self.round(asked, n, n >= once))?;
-        let mut a = (asked.books.device.span(BOOKS, BOOKS_BYTES)?.address, once + twice);
+        let mut a = (
+            asked.books.device.span(BOOKS, BOOKS_BYTES)?.address,
+            once + twice,
+        );
         let list = [at(&raw mut a.0), at(&raw mut a.1)];
         self.launch(self.kernels().reduce_next, 1, 1, &list, "fl_reduce_next")
     }
@@ -218,7 +247,10 @@ impl Stream {
     /// New input, the all-reduce, and the check of its result.
     fn round(&self, asked: &Reduction<'_>, n: u32, twice: bool) -> Result<(), GpuError> {
         let (books, rank) = (asked.books, asked.rank.index());
-        let own = asked.data.get(rank).ok_or_else(|| GpuError::Nonsense("no own area".to_owned()))?;
+        let own = asked
+            .data
+            .get(rank)
+            .ok_or_else(|| GpuError::Nonsense("no own area".to_owned()))?;
         let small = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
         let (mut rank, mut ranks) = (small(rank), small(asked.signals.len()));
         let (mut n, mut words, mut seed) = (n, asked.out.words(), asked.seed);
@@ -233,7 +265,13 @@ impl Stream {
             at(&raw mut n),
             at(&raw mut state),
         ];
-        self.launch(self.kernels().reduce_fill, grid, THREADS, &list, "fl_reduce_fill")?;
+        self.launch(
+            self.kernels().reduce_fill,
+            grid,
+            THREADS,
+            &list,
+            "fl_reduce_fill",
+        )?;
         let (mut areas, mut cycles) = (books.device.span(0, 8)?.address, asked.max_cycles);
         let (mut out, mut vectors, mut kind) = (asked.out.address, words / 4, u32::from(twice));
         let blocks = u32::try_from(vectors.div_ceil(u64::from(REDUCE_THREADS))).unwrap_or(BLOCKS);
@@ -248,8 +286,17 @@ impl Stream {
             at(&raw mut n),
             at(&raw mut kind),
         ];
-        self.launch(self.kernels().reduce, blocks.clamp(1, BLOCKS), REDUCE_THREADS, &list, "fl_reduce")?;
-        let mut result = books.device.span(RESULTS + u64::from(kind) * RESULT_BYTES, RESULT_BYTES)?.address;
+        self.launch(
+            self.kernels().reduce,
+            blocks.clamp(1, BLOCKS),
+            REDUCE_THREADS,
+            &list,
+            "fl_reduce",
+        )?;
+        let mut result = books
+            .device
+            .span(RESULTS + u64::from(kind) * RESULT_BYTES, RESULT_BYTES)?
+            .address;
         let list = [
             at(&raw mut out),
             at(&raw mut words),
@@ -259,7 +306,13 @@ impl Stream {
             at(&raw mut state),
             at(&raw mut result),
         ];
-        self.launch(self.kernels().reduce_check, grid, THREADS, &list, "fl_reduce_check")
+        self.launch(
+            self.kernels().reduce_check,
+            grid,
+            THREADS,
+            &list,
+            "fl_reduce_check",
+        )
     }
 
     /// Launches a rank's graph `launches` times, at most [`LAUNCHES`], and copies its records to the host.
@@ -277,11 +330,16 @@ impl Stream {
     }
 
     /// Captures the work that `queue` queues here, without running it.
-    fn capture<'m>(&self, queue: impl FnOnce() -> Result<(), GpuError>) -> Result<Graph<'m>, GpuError> {
+    fn capture<'m>(
+        &self,
+        queue: impl FnOnce() -> Result<(), GpuError>,
+    ) -> Result<Graph<'m>, GpuError> {
         self.begin_capture()?;
         let queued = queue();
         let captured = self.end_capture();
-        queued.and(captured).and_then(|captured| self.instantiate(&captured))
+        queued
+            .and(captured)
+            .and_then(|captured| self.instantiate(&captured))
     }
 
     /// From now on work that this thread queues here is captured and does not run. Every capture must be ended.
@@ -305,7 +363,10 @@ impl Stream {
         // SAFETY: one handle is written; the capture ends whatever was queued.
         let code = unsafe { (self.context.api.capture_end)(self.handle, &raw mut graph) };
         self.check_call("cuStreamEndCapture", code, String::new)?;
-        Ok(Captured { graph, context: Rc::clone(&self.context) })
+        Ok(Captured {
+            graph,
+            context: Rc::clone(&self.context),
+        })
     }
 
     /// Makes captured work ready to be launched here. Not while a stream of this thread captures: the driver then refuses it with
@@ -317,9 +378,14 @@ impl Stream {
         self.context.bind()?;
         let mut exec = ptr::null_mut();
         // SAFETY: one handle is written; the graph is alive.
-        let code = unsafe { (self.context.api.graph_instantiate)(&raw mut exec, captured.graph, 0) };
+        let code =
+            unsafe { (self.context.api.graph_instantiate)(&raw mut exec, captured.graph, 0) };
         self.check_call("cuGraphInstantiateWithFlags", code, String::new)?;
-        Ok(Graph { exec, context: Rc::clone(&self.context), memory: PhantomData })
+        Ok(Graph {
+            exec,
+            context: Rc::clone(&self.context),
+            memory: PhantomData,
+        })
     }
 
     /// Launches a graph that was captured here.

@@ -29,7 +29,11 @@ static CUBINS: &[((u32, u32), &[u8])] = &[
 
 /// PTX, which the driver compiles itself where no machine code fits; it ends with a zero, as the driver
 /// requires for text.
-static PTX: &[u8] = concat!(include_str!("../../../kernels/images/firstlight.compute_75.ptx"), "\0").as_bytes();
+static PTX: &[u8] = concat!(
+    include_str!("../../../kernels/images/firstlight.compute_75.ptx"),
+    "\0"
+)
+.as_bytes();
 /// The lowest capability that the PTX runs on.
 const PTX_FROM: (u32, u32) = (7, 5);
 
@@ -37,8 +41,12 @@ const PTX_FROM: (u32, u32) = (7, 5);
 pub(super) fn fitting(capability: (u32, u32)) -> Option<&'static [u8]> {
     let (major, minor) = capability;
     let runs = |for_: (u32, u32)| for_.0 == major && for_.1 <= minor;
-    let best = CUBINS.iter().filter(|(for_, _)| runs(*for_)).max_by_key(|(for_, _)| *for_);
-    best.map(|(_, image)| *image).or_else(|| (capability >= PTX_FROM).then_some(PTX))
+    let best = CUBINS
+        .iter()
+        .filter(|(for_, _)| runs(*for_))
+        .max_by_key(|(for_, _)| *for_);
+    best.map(|(_, image)| *image)
+        .or_else(|| (capability >= PTX_FROM).then_some(PTX))
 }
 
 macro_rules! kernels {
@@ -90,15 +98,24 @@ fn module(api: &Api, image: &[u8], ordinal: usize) -> Result<sys::CUmodule, GpuE
     let mut module = ptr::null_mut();
     // SAFETY: an image is ELF, whose headers give its size, or text that ends with a zero.
     let code = unsafe { (api.module)(&raw mut module, image.as_ptr().cast()) };
-    api.check("cuModuleLoadData", code, || format!("GPU {ordinal}: loading the kernels"))?;
+    api.check("cuModuleLoadData", code, || {
+        format!("GPU {ordinal}: loading the kernels")
+    })?;
     Ok(module)
 }
 
-fn function(api: &Api, module: sys::CUmodule, name: &CStr, ordinal: usize) -> Result<sys::CUfunction, GpuError> {
+fn function(
+    api: &Api,
+    module: sys::CUmodule,
+    name: &CStr,
+    ordinal: usize,
+) -> Result<sys::CUfunction, GpuError> {
     let mut found = ptr::null_mut();
     // SAFETY: the module is loaded; the name ends with a zero.
     let code = unsafe { (api.function)(&raw mut found, module, name.as_ptr()) };
-    api.check("cuModuleGetFunction", code, || format!("GPU {ordinal}: kernel {}", name.to_string_lossy()))?;
+    api.check("cuModuleGetFunction", code, || {
+        format!("GPU {ordinal}: kernel {}", name.to_string_lossy())
+    })?;
     Ok(found)
 }
 
@@ -115,7 +132,10 @@ mod tests {
     use super::*;
 
     fn is(capability: (u32, u32), cubin: (u32, u32)) -> bool {
-        let wanted = CUBINS.iter().find(|(c, _)| *c == cubin).map(|(_, image)| image.as_ptr());
+        let wanted = CUBINS
+            .iter()
+            .find(|(c, _)| *c == cubin)
+            .map(|(_, image)| image.as_ptr());
         fitting(capability).map(<[u8]>::as_ptr) == wanted
     }
 

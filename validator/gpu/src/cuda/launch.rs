@@ -1,5 +1,8 @@
 //! Launches kernels; here are those that fill, check and copy memory. Their source describes each.
-#![expect(unsafe_code, reason = "calls into the CUDA driver; kernel arguments go by address")]
+#![expect(
+    unsafe_code,
+    reason = "calls into the CUDA driver; kernel arguments go by address"
+)]
 
 use super::context::Context;
 use super::error::GpuError;
@@ -25,9 +28,19 @@ impl Stream {
     /// The driver's error.
     pub fn fill(&self, to: Span<'_>, seed: u64, first: u64) -> Result<(), GpuError> {
         let mut arguments = (to.address, to.words(), seed, first);
-        let list =
-            [at(&raw mut arguments.0), at(&raw mut arguments.1), at(&raw mut arguments.2), at(&raw mut arguments.3)];
-        self.launch(self.kernels().fill, self.grid(to.words()), THREADS, &list, "fl_fill")
+        let list = [
+            at(&raw mut arguments.0),
+            at(&raw mut arguments.1),
+            at(&raw mut arguments.2),
+            at(&raw mut arguments.3),
+        ];
+        self.launch(
+            self.kernels().fill,
+            self.grid(to.words()),
+            THREADS,
+            &list,
+            "fl_fill",
+        )
     }
 
     /// Counts the words of `what` that are not `word(expected, first + k)`.
@@ -59,7 +72,14 @@ impl Stream {
         sentinel: u64,
         tally: &Tally,
     ) -> Result<(), GpuError> {
-        let mut a = (what.address, what.words(), first, expected, sentinel, tally.place().address);
+        let mut a = (
+            what.address,
+            what.words(),
+            first,
+            expected,
+            sentinel,
+            tally.place().address,
+        );
         let list = [
             at(&raw mut a.0),
             at(&raw mut a.1),
@@ -68,7 +88,13 @@ impl Stream {
             at(&raw mut a.4),
             at(&raw mut a.5),
         ];
-        self.launch(self.kernels().check, self.grid(what.words()), THREADS, &list, "fl_check")
+        self.launch(
+            self.kernels().check,
+            self.grid(what.words()),
+            THREADS,
+            &list,
+            "fl_check",
+        )
     }
 
     /// Copies with the multiprocessors: 16 bytes at a time where the size allows, else words.
@@ -77,15 +103,37 @@ impl Stream {
     /// The driver's error; [`GpuError::Bounds`] if the sizes differ.
     pub fn copy_sm(&self, to: Span<'_>, from: Span<'_>) -> Result<(), GpuError> {
         if to.bytes != from.bytes {
-            return Err(GpuError::Bounds { offset: 0, bytes: from.bytes, of: to.bytes });
+            return Err(GpuError::Bounds {
+                offset: 0,
+                bytes: from.bytes,
+                of: to.bytes,
+            });
         }
-        let wide = [to.bytes, to.address, from.address].iter().all(|n| n.is_multiple_of(16));
-        let mut a = (to.address, from.address, if wide { to.bytes / 16 } else { to.words() });
+        let wide = [to.bytes, to.address, from.address]
+            .iter()
+            .all(|n| n.is_multiple_of(16));
+        let mut a = (
+            to.address,
+            from.address,
+            if wide { to.bytes / 16 } else { to.words() },
+        );
         let list = [at(&raw mut a.0), at(&raw mut a.1), at(&raw mut a.2)];
         if wide {
-            self.launch(self.kernels().copy16, self.context.sms, COPY_THREADS, &list, "fl_copy16")
+            self.launch(
+                self.kernels().copy16,
+                self.context.sms,
+                COPY_THREADS,
+                &list,
+                "fl_copy16",
+            )
         } else {
-            self.launch(self.kernels().copy_words, self.grid(a.2), THREADS, &list, "fl_copy_words")
+            self.launch(
+                self.kernels().copy_words,
+                self.grid(a.2),
+                THREADS,
+                &list,
+                "fl_copy_words",
+            )
         }
     }
 
@@ -113,8 +161,21 @@ impl Stream {
         let none = ptr::null_mut();
         // SAFETY: the kernel belongs to this context; the arguments match those of its source in number and type,
         // and the driver copies them before it returns.
-        let code =
-            unsafe { (context.api.launch)(kernel, blocks, 1, 1, threads, 1, 1, 0, self.handle, arguments, none) };
+        let code = unsafe {
+            (context.api.launch)(
+                kernel,
+                blocks,
+                1,
+                1,
+                threads,
+                1,
+                1,
+                0,
+                self.handle,
+                arguments,
+                none,
+            )
+        };
         self.check_call("cuLaunchKernel", code, || name.to_owned())
     }
 }

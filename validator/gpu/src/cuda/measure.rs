@@ -105,7 +105,13 @@ impl Stream {
     /// The driver's error.
     pub fn park(&self, latch: &Latch, max_cycles: u64) -> Result<(), GpuError> {
         let mut a = (latch.address(), max_cycles);
-        self.launch(self.kernels().spin, 1, 1, &[at(&raw mut a.0), at(&raw mut a.1)], "fl_spin")
+        self.launch(
+            self.kernels().spin,
+            1,
+            1,
+            &[at(&raw mut a.0), at(&raw mut a.1)],
+            "fl_spin",
+        )
     }
 
     /// Makes `ring` a ring of `count` addresses, `stride` bytes apart.
@@ -116,7 +122,13 @@ impl Stream {
         ring.part(0, count.saturating_mul(stride))?;
         let mut a = (ring.address, count, stride);
         let list = [at(&raw mut a.0), at(&raw mut a.1), at(&raw mut a.2)];
-        self.launch(self.kernels().chase_init, self.grid(count), super::launch::THREADS, &list, "fl_chase_init")
+        self.launch(
+            self.kernels().chase_init,
+            self.grid(count),
+            super::launch::THREADS,
+            &list,
+            "fl_chase_init",
+        )
     }
 
     /// Follows a ring for `steps` loads, each of which depends on the previous one.
@@ -139,8 +151,16 @@ impl Stream {
         let out = tally.preset(self, 1)?;
         let mut first = u32::from(side.first);
         let mailbox = side.payload.mailbox();
-        side.mine.part(0, mailbox).and(side.theirs.part(0, mailbox))?;
-        let mut a = (side.mine.address, side.theirs.address, side.rounds, side.seed_mine, side.seed_theirs);
+        side.mine
+            .part(0, mailbox)
+            .and(side.theirs.part(0, mailbox))?;
+        let mut a = (
+            side.mine.address,
+            side.theirs.address,
+            side.rounds,
+            side.seed_mine,
+            side.seed_theirs,
+        );
         let mut b = (side.max_cycles, out.address);
         let list = [
             at(&raw mut a.0),
@@ -154,7 +174,13 @@ impl Stream {
         ];
         match side.payload {
             Payload::Narrow => self.launch(self.kernels().pingpong, 1, 32, &list, "fl_pingpong")?,
-            Payload::Wide => self.launch(self.kernels().pingpong_wide, 1, WIDE_THREADS, &list, "fl_pingpong_wide")?,
+            Payload::Wide => self.launch(
+                self.kernels().pingpong_wide,
+                1,
+                WIDE_THREADS,
+                &list,
+                "fl_pingpong_wide",
+            )?,
         }
         tally.fetch(self)
     }
@@ -166,7 +192,13 @@ impl Stream {
     pub fn atomic_add(&self, counter: Span<'_>, times: u64, blocks: u32) -> Result<(), GpuError> {
         counter.part(0, COUNTER)?;
         let mut a = (counter.address, times);
-        self.launch(self.kernels().atomic_add, blocks, 32, &[at(&raw mut a.0), at(&raw mut a.1)], "fl_atomic_add")
+        self.launch(
+            self.kernels().atomic_add,
+            blocks,
+            32,
+            &[at(&raw mut a.0), at(&raw mut a.1)],
+            "fl_atomic_add",
+        )
     }
 
     /// The same with compare-and-swap.
@@ -176,6 +208,12 @@ impl Stream {
     pub fn atomic_cas(&self, counter: Span<'_>, times: u64, blocks: u32) -> Result<(), GpuError> {
         counter.part(0, COUNTER)?;
         let mut a = (counter.address, times);
-        self.launch(self.kernels().atomic_cas, blocks, 32, &[at(&raw mut a.0), at(&raw mut a.1)], "fl_atomic_cas")
+        self.launch(
+            self.kernels().atomic_cas,
+            blocks,
+            32,
+            &[at(&raw mut a.0), at(&raw mut a.1)],
+            "fl_atomic_cas",
+        )
     }
 }

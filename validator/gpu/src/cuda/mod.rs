@@ -27,7 +27,9 @@ pub use device::{DirectRdma, Gpu};
 pub(super) use device::{count, open, version};
 pub use error::{GpuError, is_cuda_lost};
 pub use event::Event;
-pub use graph::{Books, Captured, Graph, LAUNCHES, Late, RANKS, ROUNDS, Reduced, Reduction, SIGNALS};
+pub use graph::{
+    Books, Captured, Graph, LAUNCHES, Late, RANKS, ROUNDS, Reduced, Reduction, SIGNALS,
+};
 pub use measure::{Payload, Pingpong, PingpongResult};
 pub use memory::Buffer;
 pub use memory::pinned::{Latch, Pinned};

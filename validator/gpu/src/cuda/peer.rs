@@ -26,7 +26,8 @@ impl Gpu {
         let (from, to) = (self.context.device, peer.context.device);
         // SAFETY: one int is written; both devices come from the driver.
         let code = unsafe { (self.context.api.can_access_peer)(&raw mut can, from, to) };
-        self.context.check("cuDeviceCanAccessPeer", code, || self.towards(peer))?;
+        self.context
+            .check("cuDeviceCanAccessPeer", code, || self.towards(peer))?;
         Ok(can != 0)
     }
 
@@ -38,8 +39,11 @@ impl Gpu {
         let mut value = 0;
         let (from, to) = (self.context.device, peer.context.device);
         // SAFETY: one int is written; both devices come from the driver.
-        let code = unsafe { (self.context.api.p2p_attribute)(&raw mut value, attribute as u32, from, to) };
-        self.context.check("cuDeviceGetP2PAttribute", code, || format!("{}: {attribute:?}", self.towards(peer)))?;
+        let code =
+            unsafe { (self.context.api.p2p_attribute)(&raw mut value, attribute as u32, from, to) };
+        self.context.check("cuDeviceGetP2PAttribute", code, || {
+            format!("{}: {attribute:?}", self.towards(peer))
+        })?;
         Ok(value)
     }
 
@@ -89,7 +93,9 @@ impl PeerAccess {
     /// The driver's error.
     pub fn one_way(from: &Gpu, to: &Gpu) -> Result<Self, GpuError> {
         from.enable_peer(to)?;
-        Ok(Self { ways: vec![(from.clone(), to.clone())] })
+        Ok(Self {
+            ways: vec![(from.clone(), to.clone())],
+        })
     }
 
     /// Lets both reach each other.
@@ -98,7 +104,8 @@ impl PeerAccess {
     /// The driver's error; then no access is enabled.
     pub fn both_ways(a: &Gpu, b: &Gpu) -> Result<Self, GpuError> {
         let mut on = Self::one_way(a, b)?;
-        on.ways.extend(std::mem::take(&mut Self::one_way(b, a)?.ways));
+        on.ways
+            .extend(std::mem::take(&mut Self::one_way(b, a)?.ways));
         Ok(on)
     }
 
@@ -110,7 +117,8 @@ impl PeerAccess {
         let mut on = Self { ways: Vec::new() };
         for a in gpus {
             for b in gpus.iter().filter(|b| b.ordinal != a.ordinal) {
-                on.ways.extend(std::mem::take(&mut Self::one_way(a, b)?.ways));
+                on.ways
+                    .extend(std::mem::take(&mut Self::one_way(a, b)?.ways));
             }
         }
         Ok(on)

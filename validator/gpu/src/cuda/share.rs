@@ -1,6 +1,9 @@
 //! Memory that another process can open: through CUDA IPC, which older frameworks use, and through an
 //! exported file descriptor of mapped memory, which NCCL and newer ones use.
-#![expect(unsafe_code, reason = "calls into the CUDA driver; file descriptors from it")]
+#![expect(
+    unsafe_code,
+    reason = "calls into the CUDA driver; file descriptors from it"
+)]
 
 use super::device::Gpu;
 use super::error::GpuError;
@@ -44,7 +47,9 @@ impl Buffer {
         let mut handle = sys::CUipcMemHandle { reserved: [0; 64] };
         // SAFETY: one handle is written; the buffer is alive.
         let code = unsafe { (context.api.ipc_export)(&raw mut handle, self.whole().address) };
-        context.check("cuIpcGetMemHandle", code, || format!("GPU {}", context.ordinal))?;
+        context.check("cuIpcGetMemHandle", code, || {
+            format!("GPU {}", context.ordinal)
+        })?;
         self.lent();
         Ok(IpcHandle(handle.reserved.map(|byte| byte.to_ne_bytes()[0])))
     }
@@ -67,13 +72,27 @@ impl Buffer {
     pub fn export(&self) -> Result<ExportedBuffer, GpuError> {
         let context = self.context();
         context.bind()?;
-        let mapping = self.mapping().ok_or_else(|| GpuError::Nonsense("the buffer is not mapped".to_owned()))?;
+        let mapping = self
+            .mapping()
+            .ok_or_else(|| GpuError::Nonsense("the buffer is not mapped".to_owned()))?;
         let mut descriptor: c_int = -1;
         // SAFETY: one descriptor is written; the handle is held by the mapping.
-        let code = unsafe { (context.api.export)((&raw mut descriptor).cast(), mapping.handle, FILE_DESCRIPTOR, 0) };
-        context.check("cuMemExportToShareableHandle", code, || format!("GPU {}", context.ordinal))?;
+        let code = unsafe {
+            (context.api.export)(
+                (&raw mut descriptor).cast(),
+                mapping.handle,
+                FILE_DESCRIPTOR,
+                0,
+            )
+        };
+        context.check("cuMemExportToShareableHandle", code, || {
+            format!("GPU {}", context.ordinal)
+        })?;
         let descriptor = owned(descriptor, "cuMemExportToShareableHandle")?;
-        Ok(ExportedBuffer { descriptor, bytes: self.whole().bytes })
+        Ok(ExportedBuffer {
+            descriptor,
+            bytes: self.whole().bytes,
+        })
     }
 
     /// A dma-buf of it, through which other devices reach it; start and size must be whole pages of the host.
@@ -88,14 +107,18 @@ impl Buffer {
         let out = (&raw mut descriptor).cast();
         // SAFETY: one descriptor is written; the buffer is alive, and the dma-buf holds its memory.
         let code = unsafe { (context.api.dma_buf)(out, address, bytes, DMA_BUF, 0) };
-        context.check("cuMemGetHandleForAddressRange", code, || format!("GPU {}", context.ordinal))?;
+        context.check("cuMemGetHandleForAddressRange", code, || {
+            format!("GPU {}", context.ordinal)
+        })?;
         owned(descriptor, "cuMemGetHandleForAddressRange")
     }
 }
 
 fn owned(descriptor: c_int, call: &str) -> Result<OwnedFd, GpuError> {
     if descriptor < 0 {
-        return Err(GpuError::Nonsense(format!("{call} gave descriptor {descriptor}")));
+        return Err(GpuError::Nonsense(format!(
+            "{call} gave descriptor {descriptor}"
+        )));
     }
     // SAFETY: the driver made the descriptor for us, and no other code holds it.
     Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
@@ -109,11 +132,15 @@ impl Gpu {
     pub fn open_ipc(&self, name: IpcHandle, bytes: u64) -> Result<Buffer, GpuError> {
         let context = &self.context;
         context.bind()?;
-        let handle = sys::CUipcMemHandle { reserved: name.0.map(|byte| c_char::from_ne_bytes([byte])) };
+        let handle = sys::CUipcMemHandle {
+            reserved: name.0.map(|byte| c_char::from_ne_bytes([byte])),
+        };
         let mut address = 0;
         // SAFETY: one address is written.
         let code = unsafe { (context.api.ipc_open)(&raw mut address, handle, LAZY_ENABLE_PEER) };
-        context.check("cuIpcOpenMemHandle", code, || format!("GPU {}", self.ordinal))?;
+        context.check("cuIpcOpenMemHandle", code, || {
+            format!("GPU {}", self.ordinal)
+        })?;
         Ok(self.opened(Extent { address, bytes }))
     }
 
@@ -126,10 +153,14 @@ impl Gpu {
         context.bind()?;
         let mut handle = 0;
         // The driver takes the number itself in place of a pointer.
-        let number = ptr::without_provenance_mut(usize::try_from(descriptor.as_raw_fd()).unwrap_or_default());
+        let number = ptr::without_provenance_mut(
+            usize::try_from(descriptor.as_raw_fd()).unwrap_or_default(),
+        );
         // SAFETY: one handle is written; the descriptor is open for the call.
         let code = unsafe { (context.api.import)(&raw mut handle, number, FILE_DESCRIPTOR) };
-        context.check("cuMemImportFromShareableHandle", code, || format!("GPU {}", self.ordinal))?;
+        context.check("cuMemImportFromShareableHandle", code, || {
+            format!("GPU {}", self.ordinal)
+        })?;
         let mapping = Mapping::of(context, handle, size(bytes)?)?;
         self.over(mapping, &[])
     }

@@ -32,9 +32,13 @@ impl Gpu {
         let mut handle = ptr::null_mut();
         // SAFETY: one handle is written.
         let code = unsafe { (self.context.api.stream)(&raw mut handle, NON_BLOCKING) };
-        self.context.check("cuStreamCreate", code, || format!("GPU {}", self.ordinal))?;
+        self.context
+            .check("cuStreamCreate", code, || format!("GPU {}", self.ordinal))?;
         register_stream(&self.context, handle);
-        Ok(Stream { handle, context: Rc::clone(&self.context) })
+        Ok(Stream {
+            handle,
+            context: Rc::clone(&self.context),
+        })
     }
 }
 
@@ -55,14 +59,25 @@ impl Stream {
     ///
     /// # Errors
     /// The driver's error; [`GpuError::Bounds`] if the sizes differ.
-    pub fn copy_peer(&self, to: Span<'_>, to_gpu: &Gpu, from: Span<'_>, from_gpu: &Gpu) -> Result<(), GpuError> {
+    pub fn copy_peer(
+        &self,
+        to: Span<'_>,
+        to_gpu: &Gpu,
+        from: Span<'_>,
+        from_gpu: &Gpu,
+    ) -> Result<(), GpuError> {
         let bytes = same_size(to, from)?;
         self.context.bind()?;
         let (there, here) = (to_gpu.context.handle, from_gpu.context.handle);
         // SAFETY: as above; both contexts are retained.
-        let code = unsafe { (self.context.api.copy_peer)(to.address, there, from.address, here, bytes, self.handle) };
+        let code = unsafe {
+            (self.context.api.copy_peer)(to.address, there, from.address, here, bytes, self.handle)
+        };
         self.check_call("cuMemcpyPeerAsync", code, || {
-            format!("copying {bytes} bytes from GPU {} to GPU {}", from_gpu.ordinal, to_gpu.ordinal)
+            format!(
+                "copying {bytes} bytes from GPU {} to GPU {}",
+                from_gpu.ordinal, to_gpu.ordinal
+            )
         })
     }
 
@@ -75,8 +90,12 @@ impl Stream {
         self.context.bind()?;
         let from = host(from_host)?;
         // SAFETY: as above.
-        let code = unsafe { (self.context.api.copy_in)(to.address, from.cast_const(), bytes, self.handle) };
-        self.check_call("cuMemcpyHtoDAsync", code, || format!("copying {bytes} bytes from the host"))
+        let code = unsafe {
+            (self.context.api.copy_in)(to.address, from.cast_const(), bytes, self.handle)
+        };
+        self.check_call("cuMemcpyHtoDAsync", code, || {
+            format!("copying {bytes} bytes from the host")
+        })
     }
 
     /// Copies from a GPU to page-locked host memory.
@@ -89,7 +108,9 @@ impl Stream {
         let to = host(to_host)?;
         // SAFETY: as above.
         let code = unsafe { (self.context.api.copy_out)(to, from.address, bytes, self.handle) };
-        self.check_call("cuMemcpyDtoHAsync", code, || format!("copying {bytes} bytes to the host"))
+        self.check_call("cuMemcpyDtoHAsync", code, || {
+            format!("copying {bytes} bytes to the host")
+        })
     }
 
     /// Sets every byte.
@@ -99,8 +120,12 @@ impl Stream {
     pub fn set_bytes(&self, to: Span<'_>, value: u8) -> Result<(), GpuError> {
         self.context.bind()?;
         // SAFETY: as above.
-        let code = unsafe { (self.context.api.set_bytes)(to.address, value, size(to.bytes)?, self.handle) };
-        self.check_call("cuMemsetD8Async", code, || format!("setting {} bytes", to.bytes))
+        let code = unsafe {
+            (self.context.api.set_bytes)(to.address, value, size(to.bytes)?, self.handle)
+        };
+        self.check_call("cuMemsetD8Async", code, || {
+            format!("setting {} bytes", to.bytes)
+        })
     }
 
     /// Records `event` at this point of the stream.
@@ -136,7 +161,8 @@ impl Stream {
         if code == NOT_READY {
             return Ok(false);
         }
-        self.check_call("cuStreamQuery", code, String::new).map(|()| true)
+        self.check_call("cuStreamQuery", code, String::new)
+            .map(|()| true)
     }
 
     /// Waits until all work is done.
@@ -150,7 +176,9 @@ impl Stream {
             // SAFETY: the handle is alive.
             let code = unsafe { (self.context.api.stream_query)(self.handle) };
             if code != NOT_READY {
-                return self.context.check("cuStreamQuery", code, || doing.to_owned());
+                return self
+                    .context
+                    .check("cuStreamQuery", code, || doing.to_owned());
             }
             let waited = start.elapsed();
             if waited > within {
@@ -174,7 +202,11 @@ impl Stream {
     ) -> Result<(), GpuError> {
         self.context.check(call, code, || {
             let (n, doing) = (self.context.ordinal, doing());
-            if doing.is_empty() { format!("GPU {n}") } else { format!("GPU {n}: {doing}") }
+            if doing.is_empty() {
+                format!("GPU {n}")
+            } else {
+                format!("GPU {n}: {doing}")
+            }
         })
     }
 }
@@ -193,7 +225,11 @@ impl Drop for Stream {
 
 pub(super) fn same_size(to: Span<'_>, from: Span<'_>) -> Result<usize, GpuError> {
     if to.bytes != from.bytes {
-        return Err(GpuError::Bounds { offset: 0, bytes: from.bytes, of: to.bytes });
+        return Err(GpuError::Bounds {
+            offset: 0,
+            bytes: from.bytes,
+            of: to.bytes,
+        });
     }
     size(to.bytes)
 }

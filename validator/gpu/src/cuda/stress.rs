@@ -55,7 +55,11 @@ impl Sums {
     pub fn new(gpu: &Gpu) -> Result<Self, GpuError> {
         let blocks = gpu.context.sms.saturating_mul(PRODUCT_BLOCKS).max(1);
         let bytes = u64::from(blocks) * NUMBERS * 8;
-        Ok(Self { device: gpu.alloc(bytes)?, host: Pinned::alloc(gpu, bytes)?, blocks })
+        Ok(Self {
+            device: gpu.alloc(bytes)?,
+            host: Pinned::alloc(gpu, bytes)?,
+            blocks,
+        })
     }
 
     /// How many blocks a launch has.
@@ -66,8 +70,10 @@ impl Sums {
 
     /// The sum of each block of the last launch, and the multiprocessor that it ran on; only after `finish`.
     pub fn read(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
-        let number = |n: u64| u64::from(self.host.word(n * 2)) | u64::from(self.host.word(n * 2 + 1)) << 32;
-        (0..u64::from(self.blocks)).map(move |block| (number(block * NUMBERS), number(block * NUMBERS + 1)))
+        let number =
+            |n: u64| u64::from(self.host.word(n * 2)) | u64::from(self.host.word(n * 2 + 1)) << 32;
+        (0..u64::from(self.blocks))
+            .map(move |block| (number(block * NUMBERS), number(block * NUMBERS + 1)))
     }
 }
 
@@ -89,7 +95,13 @@ impl Stream {
             at(&raw mut b.1),
             at(&raw mut b.2),
         ];
-        self.launch(self.kernels().march, self.grid(a.1), THREADS, &list, "fl_march")
+        self.launch(
+            self.kernels().march,
+            self.grid(a.1),
+            THREADS,
+            &list,
+            "fl_march",
+        )
     }
 
     /// Every block calculates the same `batches` batches `times` times; its sum must be `product_sum` of the seed,
@@ -105,7 +117,12 @@ impl Stream {
         sums: &Sums,
     ) -> Result<(), GpuError> {
         let mut a = (seed, batches, times, sums.device.whole().address);
-        let list = [at(&raw mut a.0), at(&raw mut a.1), at(&raw mut a.2), at(&raw mut a.3)];
+        let list = [
+            at(&raw mut a.0),
+            at(&raw mut a.1),
+            at(&raw mut a.2),
+            at(&raw mut a.3),
+        ];
         let (kernel, name) = match arithmetic {
             Arithmetic::Int8 => (self.kernels().products_int8, "fl_products_int8"),
             Arithmetic::Float => (self.kernels().products_float, "fl_products_float"),

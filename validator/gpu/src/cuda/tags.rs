@@ -58,7 +58,13 @@ impl Stream {
     /// # Errors
     /// The driver's error.
     pub fn tag(&self, pages: &Pages<'_>, tags: &Tags) -> Result<(), GpuError> {
-        let mut a = (pages.span.address, pages.count(), pages.first, pages.shift, writer(tags)?);
+        let mut a = (
+            pages.span.address,
+            pages.count(),
+            pages.first,
+            pages.shift,
+            writer(tags)?,
+        );
         let mut b = (pages.nonce, tags.seed);
         let list = [
             at(&raw mut a.0),
@@ -69,7 +75,13 @@ impl Stream {
             at(&raw mut b.0),
             at(&raw mut b.1),
         ];
-        self.launch(self.kernels().tag, self.grid(pages.count()), THREADS, &list, "fl_tag")
+        self.launch(
+            self.kernels().tag,
+            self.grid(pages.count()),
+            THREADS,
+            &list,
+            "fl_tag",
+        )
     }
 
     /// Counts the pages without a right tag, and adds them to `tally`, between its `begin` and `end`. With
@@ -77,9 +89,27 @@ impl Stream {
     ///
     /// # Errors
     /// The driver's error.
-    pub fn check_tags(&self, pages: &Pages<'_>, tags: &Tags, restore: bool, tally: &Tally) -> Result<(), GpuError> {
-        let mut a = (pages.span.address, pages.count(), pages.first, pages.shift, writer(tags)?);
-        let mut b = (pages.nonce, tags.seed, tags.sentinel, u32::from(restore), tally.place().address);
+    pub fn check_tags(
+        &self,
+        pages: &Pages<'_>,
+        tags: &Tags,
+        restore: bool,
+        tally: &Tally,
+    ) -> Result<(), GpuError> {
+        let mut a = (
+            pages.span.address,
+            pages.count(),
+            pages.first,
+            pages.shift,
+            writer(tags)?,
+        );
+        let mut b = (
+            pages.nonce,
+            tags.seed,
+            tags.sentinel,
+            u32::from(restore),
+            tally.place().address,
+        );
         let list = [
             at(&raw mut a.0),
             at(&raw mut a.1),
@@ -92,13 +122,22 @@ impl Stream {
             at(&raw mut b.3),
             at(&raw mut b.4),
         ];
-        self.launch(self.kernels().tag_check, self.grid(pages.count()), THREADS, &list, "fl_tag_check")
+        self.launch(
+            self.kernels().tag_check,
+            self.grid(pages.count()),
+            THREADS,
+            &list,
+            "fl_tag_check",
+        )
     }
 }
 
 fn writer(tags: &Tags) -> Result<u32, GpuError> {
-    let place = u32::try_from(tags.writer).ok().filter(|_| tags.writer < TAG_WRITERS);
-    place.ok_or_else(|| GpuError::Nonsense(format!("no place in a page for writer {}", tags.writer)))
+    let place = u32::try_from(tags.writer)
+        .ok()
+        .filter(|_| tags.writer < TAG_WRITERS);
+    place
+        .ok_or_else(|| GpuError::Nonsense(format!("no place in a page for writer {}", tags.writer)))
 }
 
 #[cfg(test)]
@@ -110,19 +149,38 @@ mod tests {
     fn every_writer_has_its_own_place_in_each_page() {
         for shift in [16, 21] {
             let span = Span::fixture(0x1000_0000, 4 << shift);
-            let pages = Pages { span, first: 7, shift, nonce: 99 };
+            let pages = Pages {
+                span,
+                first: 7,
+                shift,
+                nonce: 99,
+            };
             assert_eq!(pages.count(), 4);
-            let places: BTreeSet<_> =
-                (7..11).flat_map(|page| (0..TAG_WRITERS).map(move |w| pages.place(page, w))).collect();
+            let places: BTreeSet<_> = (7..11)
+                .flat_map(|page| (0..TAG_WRITERS).map(move |w| pages.place(page, w)))
+                .collect();
             assert_eq!(places.len(), 4 * 64);
-            assert!(places.iter().all(|at| at % TAG == 0 && at + TAG <= span.bytes));
+            assert!(
+                places
+                    .iter()
+                    .all(|at| at % TAG == 0 && at + TAG <= span.bytes)
+            );
         }
     }
 
     #[test]
     fn a_tag_has_another_offset_in_the_next_page_and_the_next_round() {
         let span = Span::fixture(0, 8 << 21);
-        let at = |nonce, page| Pages { span, first: 0, shift: 21, nonce }.place(page, 0) % (1 << 21);
+        let at = |nonce, page| {
+            Pages {
+                span,
+                first: 0,
+                shift: 21,
+                nonce,
+            }
+            .place(page, 0)
+                % (1 << 21)
+        };
         assert!(at(1, 0) != at(1, 1) && at(1, 0) != at(2, 0));
     }
 }

@@ -43,7 +43,10 @@ impl Tally {
     /// # Errors
     /// The driver's error.
     pub fn new(gpu: &Gpu) -> Result<Self, GpuError> {
-        Ok(Self { device: gpu.alloc(BYTES)?, host: Pinned::alloc(gpu, 4096)? })
+        Ok(Self {
+            device: gpu.alloc(BYTES)?,
+            host: Pinned::alloc(gpu, 4096)?,
+        })
     }
 
     /// The kernel's counters, preset: all zero except number 3 (`out[3]` of the kernels), which is the

@@ -36,7 +36,9 @@ impl Runs {
     /// Elements of all runs together.
     #[must_use]
     pub const fn elements(&self) -> u64 {
-        self.count.saturating_mul(self.parts).saturating_mul(self.calls)
+        self.count
+            .saturating_mul(self.parts)
+            .saturating_mul(self.calls)
     }
 
     /// Elements from the beginning of the first run to the end of the last one.
@@ -53,7 +55,13 @@ impl Runs {
     const fn joined(self) -> Self {
         if self.parts == 1 && self.stride == self.count && self.step == self.count {
             let count = self.elements();
-            return Self { count, parts: 1, calls: 1, stride: count, step: count };
+            return Self {
+                count,
+                parts: 1,
+                calls: 1,
+                stride: count,
+                step: count,
+            };
         }
         self
     }
@@ -91,7 +99,14 @@ impl Stream {
         runs: &Runs,
     ) -> Result<(), GpuError> {
         let all = fitting(to, data, runs)?;
-        let mut run = (to.address, all.count, data.code(), number(rank.index())?, seed, 0_u64);
+        let mut run = (
+            to.address,
+            all.count,
+            data.code(),
+            number(rank.index())?,
+            seed,
+            0_u64,
+        );
         let mut made = checked(values)?;
         let mut calls = (all.calls, all.stride, all.step);
         if all.elements() == 0 {
@@ -111,7 +126,13 @@ impl Stream {
             at(&raw mut calls.1),
             at(&raw mut calls.2),
         ];
-        self.launch(self.kernels().nccl_fill, self.groups(data, &all), THREADS, &list, "fl_nccl_fill")
+        self.launch(
+            self.kernels().nccl_fill,
+            self.groups(data, &all),
+            THREADS,
+            &list,
+            "fl_nccl_fill",
+        )
     }
 
     /// Counts the elements of `what` that differ from the expected ones in any bit, and adds the counts to
@@ -158,13 +179,25 @@ impl Stream {
             at(&raw mut calls.3),
             at(&raw mut numbers.2),
         ];
-        self.launch(self.kernels().nccl_check, self.groups(data, &all), THREADS, &list, "fl_nccl_check")
+        self.launch(
+            self.kernels().nccl_check,
+            self.groups(data, &all),
+            THREADS,
+            &list,
+            "fl_nccl_check",
+        )
     }
 
     /// The number of blocks for runs, each of which may begin and end within a group; short runs have a block each.
     fn groups(&self, data: DataType, runs: &Runs) -> u32 {
         let groups = runs.elements().saturating_mul(data.bytes()) / GROUP_BYTES + 2;
-        self.grid(groups.max(runs.calls.saturating_mul(runs.parts).saturating_mul(THREADS.into())))
+        self.grid(
+            groups.max(
+                runs.calls
+                    .saturating_mul(runs.parts)
+                    .saturating_mul(THREADS.into()),
+            ),
+        )
     }
 }
 
@@ -176,14 +209,22 @@ fn fitting(there: Span<'_>, data: DataType, runs: &Runs) -> Result<Runs, GpuErro
         return Ok(runs.joined());
     }
     let Extent { address, bytes } = *there;
-    Err(GpuError::Nonsense(format!("{bytes} bytes at {address:#x} do not hold {runs:?} of {data}")))
+    Err(GpuError::Nonsense(format!(
+        "{bytes} bytes at {address:#x} do not hold {runs:?} of {data}"
+    )))
 }
 
 /// Range, scale and powers in the kernels' form.
 fn checked(values: Values) -> Result<(u32, u32, u32), GpuError> {
-    let Values { range, scale, powers } = values;
+    let Values {
+        range,
+        scale,
+        powers,
+    } = values;
     if range == 0 || scale == 0 || (powers && range > MOST_POWERS) {
-        return Err(GpuError::Nonsense(format!("the kernels cannot make these values: {values:?}")));
+        return Err(GpuError::Nonsense(format!(
+            "the kernels cannot make these values: {values:?}"
+        )));
     }
     Ok((range, scale, powers.into()))
 }
@@ -196,13 +237,25 @@ fn number(ranks: usize) -> Result<u32, GpuError> {
 mod tests {
     use super::*;
 
-    const PLAIN: Values = Values { range: 100, scale: 1, powers: false };
+    const PLAIN: Values = Values {
+        range: 100,
+        scale: 1,
+        powers: false,
+    };
 
-    const RUNS: Runs = Runs { count: 4, parts: 1, calls: 3, stride: 4, step: 4 };
+    const RUNS: Runs = Runs {
+        count: 4,
+        parts: 1,
+        calls: 3,
+        stride: 4,
+        step: 4,
+    };
 
     #[test]
     fn a_part_of_an_element_and_runs_that_do_not_fit_are_refused() {
-        let of = |address, bytes, runs: &Runs| fitting(Span::fixture(address, bytes), DataType::Double, runs);
+        let of = |address, bytes, runs: &Runs| {
+            fitting(Span::fixture(address, bytes), DataType::Double, runs)
+        };
         assert!(of(0x1000, 96, &RUNS).is_ok());
         assert!(of(0x1000, 97, &RUNS).is_err() && of(0x1004, 96, &RUNS).is_err());
         assert!(of(0x1000, 88, &RUNS).is_err());
@@ -213,9 +266,22 @@ mod tests {
 
     #[test]
     fn runs_without_gaps_are_joined_and_others_are_not() {
-        let one = Runs { count: 12, parts: 1, calls: 1, stride: 12, step: 12 };
-        assert_eq!((RUNS.joined(), RUNS.elements(), RUNS.reach()), (one, 12, 12));
-        for apart in [Runs { stride: 6, ..RUNS }, Runs { step: 16, ..RUNS }, Runs { parts: 2, ..RUNS }] {
+        let one = Runs {
+            count: 12,
+            parts: 1,
+            calls: 1,
+            stride: 12,
+            step: 12,
+        };
+        assert_eq!(
+            (RUNS.joined(), RUNS.elements(), RUNS.reach()),
+            (one, 12, 12)
+        );
+        for apart in [
+            Runs { stride: 6, ..RUNS },
+            Runs { step: 16, ..RUNS },
+            Runs { parts: 2, ..RUNS },
+        ] {
             assert_eq!(apart.joined(), apart);
         }
         let none = Runs { calls: 0, ..RUNS };
@@ -225,10 +291,24 @@ mod tests {
     #[test]
     fn values_that_the_kernels_cannot_make_are_refused() {
         assert_eq!(checked(PLAIN), Ok((100, 1, 0)));
-        assert_eq!(checked(Values { range: 32, scale: 8, powers: true }), Ok((32, 8, 1)));
+        assert_eq!(
+            checked(Values {
+                range: 32,
+                scale: 8,
+                powers: true
+            }),
+            Ok((32, 8, 1))
+        );
         for bad in [Values { range: 0, ..PLAIN }, Values { scale: 0, ..PLAIN }] {
             assert!(checked(bad).is_err());
         }
-        assert!(checked(Values { range: 33, scale: 8, powers: true }).is_err());
+        assert!(
+            checked(Values {
+                range: 33,
+                scale: 8,
+                powers: true
+            })
+            .is_err()
+        );
     }
 }

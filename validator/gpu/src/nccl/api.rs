@@ -103,8 +103,14 @@ functions! {
 pub(super) fn load(file: Option<&Path>) -> Result<&'static Api, GpuError> {
     static API: OnceLock<Result<Api, GpuError>> = OnceLock::new();
     // A process loads one library, so that its name is kept once.
-    let name = || file.map_or(LIBRARY, |file| Box::leak(file.to_string_lossy().into_owned().into_boxed_str()));
-    API.get_or_init(|| find(name())).as_ref().map_err(Clone::clone)
+    let name = || {
+        file.map_or(LIBRARY, |file| {
+            Box::leak(file.to_string_lossy().into_owned().into_boxed_str())
+        })
+    };
+    API.get_or_init(|| find(name()))
+        .as_ref()
+        .map_err(Clone::clone)
 }
 
 /// The loaded library.
@@ -156,7 +162,11 @@ impl Api {
         code: c_int,
         doing: impl FnOnce() -> String,
     ) -> Result<(), GpuError> {
-        if code == 0 { Ok(()) } else { Err(self.error(call, code, doing())) }
+        if code == 0 {
+            Ok(())
+        } else {
+            Err(self.error(call, code, doing()))
+        }
     }
 
     /// The error for a code other than 0.
@@ -165,8 +175,18 @@ impl Api {
         let name = unsafe { text((self.error_string)(code)) };
         // SAFETY: its argument is unused according to the header.
         let last = last_text(unsafe { (self.last_error)(std::ptr::null_mut()) });
-        let name = if name.is_empty() { "a code without a name".to_owned() } else { name };
-        GpuError::Nccl { call, code, name, doing, last }
+        let name = if name.is_empty() {
+            "a code without a name".to_owned()
+        } else {
+            name
+        };
+        GpuError::Nccl {
+            call,
+            code,
+            name,
+            doing,
+            last,
+        }
     }
 }
 
@@ -192,7 +212,9 @@ unsafe fn text(from: *const c_char) -> String {
 fn last_text(from: *const c_char) -> String {
     let copies = || Some((copied(from)?, copied(from)?));
     let whole = |(one, two): (Vec<u8>, Vec<u8>)| (one == two).then_some(one);
-    let text = (0..COPIES).find_map(|_| copies().and_then(whole)).unwrap_or_default();
+    let text = (0..COPIES)
+        .find_map(|_| copies().and_then(whole))
+        .unwrap_or_default();
     one_line(&String::from_utf8_lossy(&text))
 }
 
@@ -202,7 +224,10 @@ fn copied(from: *const c_char) -> Option<Vec<u8>> {
     // The kernel copies an element only if all of it is mapped, so each element stays within one page.
     let first = (begin.checked_next_multiple_of(PAGE)? - begin).min(LAST_ERROR);
     let element = |base, len| RemoteIoVec { base, len };
-    let there = [element(begin, first), element(begin.checked_add(first)?, LAST_ERROR - first)];
+    let there = [
+        element(begin, first),
+        element(begin.checked_add(first)?, LAST_ERROR - first),
+    ];
     let mut bytes = vec![0; LAST_ERROR];
     let copied = process_vm_readv(Pid::this(), &mut [IoSliceMut::new(&mut bytes)], &there).ok()?;
     let end = bytes.get(..copied)?.iter().position(|byte| *byte == 0)?;
@@ -212,8 +237,17 @@ fn copied(from: *const c_char) -> Option<Vec<u8>> {
 
 fn one_line(text: &str) -> String {
     let shown = |c: char| if c.is_control() { ' ' } else { c };
-    let lines = text.lines().map(|line| line.chars().map(shown).collect::<String>().trim().to_owned());
-    lines.filter(|line| !line.is_empty()).collect::<Vec<_>>().join("; ")
+    let lines = text.lines().map(|line| {
+        line.chars()
+            .map(shown)
+            .collect::<String>()
+            .trim()
+            .to_owned()
+    });
+    lines
+        .filter(|line| !line.is_empty())
+        .collect::<Vec<_>>()
+        .join("; ")
 }
 
 #[cfg(test)]
@@ -223,9 +257,18 @@ mod tests {
     #[test]
     fn a_missing_library_is_an_error_with_its_name_and_not_a_panic() {
         let error = find("libnccl-missing.so.2").err().unwrap();
-        let GpuError::Library { library, why } = &error else { panic!("{error}") };
-        assert!(*library == "libnccl-missing.so.2" && why.contains("cannot open"), "{error}");
-        assert!(error.to_string().starts_with("libnccl-missing.so.2 cannot be loaded: cannot open"));
+        let GpuError::Library { library, why } = &error else {
+            panic!("{error}")
+        };
+        assert!(
+            *library == "libnccl-missing.so.2" && why.contains("cannot open"),
+            "{error}"
+        );
+        assert!(
+            error
+                .to_string()
+                .starts_with("libnccl-missing.so.2 cannot be loaded: cannot open")
+        );
     }
 
     /// Every machine has this library, which has none of the functions.
@@ -233,14 +276,20 @@ mod tests {
     fn a_missing_function_is_an_error_with_its_name_and_not_a_panic() {
         let error = find("libc.so.6").err().unwrap();
         assert_eq!(error, GpuError::symbol(LIBRARY, "ncclGetVersion"));
-        assert_eq!(error.to_string(), "libnccl.so.2 has no function ncclGetVersion");
+        assert_eq!(
+            error.to_string(),
+            "libnccl.so.2 has no function ncclGetVersion"
+        );
     }
 
     #[test]
     fn texts_come_in_one_line_or_empty() {
         // SAFETY: constant strings, and null.
         let read = |from: &CStr| unsafe { text(from.as_ptr()) };
-        assert_eq!(read(c"\n Call to bind failed\n  Address in use \n"), "Call to bind failed; Address in use");
+        assert_eq!(
+            read(c"\n Call to bind failed\n  Address in use \n"),
+            "Call to bind failed; Address in use"
+        );
         assert_eq!(read(c""), "");
         // SAFETY: null is allowed.
         assert_eq!(unsafe { text(std::ptr::null()) }, "");
@@ -253,9 +302,17 @@ mod tests {
             "Call to bind failed; Address in use"
         );
         assert_eq!(last_text(std::ptr::null()), "");
-        assert_eq!(last_text(std::ptr::without_provenance(8)), "", "nothing is mapped there");
+        assert_eq!(
+            last_text(std::ptr::without_provenance(8)),
+            "",
+            "nothing is mapped there"
+        );
         let endless = vec![b'x'; 2 * LAST_ERROR];
-        assert_eq!(last_text(endless.as_ptr().cast()), "", "no end within the buffer's size");
+        assert_eq!(
+            last_text(endless.as_ptr().cast()),
+            "",
+            "no end within the buffer's size"
+        );
     }
 
     #[test]
@@ -267,7 +324,10 @@ mod tests {
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 for text in texts.iter().cycle() {
-                    buffer.iter().zip(text.bytes()).for_each(|(to, from)| to.store(from, Ordering::Relaxed));
+                    buffer
+                        .iter()
+                        .zip(text.bytes())
+                        .for_each(|(to, from)| to.store(from, Ordering::Relaxed));
                     if done.load(Ordering::Relaxed) {
                         break;
                     }
@@ -277,7 +337,8 @@ mod tests {
                 let read = last_text(buffer.as_ptr().cast());
                 let both = || texts[0].chars().zip(texts[1].chars());
                 assert!(
-                    read.len() <= LAST_ERROR && read.chars().zip(both()).all(|(c, (a, b))| c == a || c == b),
+                    read.len() <= LAST_ERROR
+                        && read.chars().zip(both()).all(|(c, (a, b))| c == a || c == b),
                     "{read}"
                 );
             }

@@ -104,7 +104,10 @@ impl Collective {
     /// Whether one rank is the root.
     #[must_use]
     pub const fn rooted(self) -> bool {
-        matches!(self, Self::Broadcast | Self::Reduce | Self::Gather | Self::Scatter)
+        matches!(
+            self,
+            Self::Broadcast | Self::Reduce | Self::Gather | Self::Scatter
+        )
     }
 
     /// Whether the data of a run in place can be checked: otherwise the senders' data is overwritten while
@@ -129,7 +132,10 @@ impl Collective {
     /// Whether its larger buffer has one part for each rank, and the call's count is that of one part.
     #[must_use]
     pub const fn has_parts(self) -> bool {
-        !matches!(self, Self::AllReduce | Self::Broadcast | Self::Reduce | Self::Sendrecv)
+        !matches!(
+            self,
+            Self::AllReduce | Self::Broadcast | Self::Reduce | Self::Sendrecv
+        )
     }
 
     const fn shape_in(self, bytes: u64, ranks: u64, element: u64, unit: u64) -> Shape {
@@ -138,13 +144,20 @@ impl Collective {
         let part = (whole / ranks) / unit * unit;
         let all = part * ranks;
         let (count, send, receive) = match self {
-            Self::AllReduce | Self::Broadcast | Self::Reduce | Self::Sendrecv => (whole, whole, whole),
+            Self::AllReduce | Self::Broadcast | Self::Reduce | Self::Sendrecv => {
+                (whole, whole, whole)
+            }
             Self::AllGather | Self::Gather => (part, part, all),
             Self::ReduceScatter | Self::Scatter => (part, all, part),
             Self::Alltoall => (part, all, all),
         };
         let larger = if send > receive { send } else { receive };
-        Shape { count, send, receive, bytes: larger * element }
+        Shape {
+            count,
+            send,
+            receive,
+            bytes: larger * element,
+        }
     }
 
     /// Bus bandwidth over algorithm bandwidth: the part of the bytes that crosses the slowest link of a ring.
@@ -154,7 +167,11 @@ impl Collective {
         let n = ranks as f64;
         match self {
             Self::AllReduce => 2.0 * (n - 1.0) / n,
-            Self::AllGather | Self::ReduceScatter | Self::Alltoall | Self::Gather | Self::Scatter => (n - 1.0) / n,
+            Self::AllGather
+            | Self::ReduceScatter
+            | Self::Alltoall
+            | Self::Gather
+            | Self::Scatter => (n - 1.0) / n,
             Self::Broadcast | Self::Reduce | Self::Sendrecv => 1.0,
         }
     }
@@ -164,10 +181,22 @@ impl Collective {
     pub fn expected(self, shape: Shape, ranks: usize, rank: Rank, root: Rank) -> Vec<ExpectedRun> {
         let count = shape.count;
         let part = |rank: Rank| count.saturating_mul(rank.index() as u64);
-        let whole = |first, from| vec![ExpectedRun { at: 0, count, first, from }];
+        let whole = |first, from| {
+            vec![ExpectedRun {
+                at: 0,
+                count,
+                first,
+                from,
+            }]
+        };
         let at_root = |what: Vec<ExpectedRun>| if rank == root { what } else { Vec::new() };
         let of_each = |first| {
-            let one = |n| ExpectedRun { at: part(n), count, first, from: Some(n) };
+            let one = |n| ExpectedRun {
+                at: part(n),
+                count,
+                first,
+                from: Some(n),
+            };
             Rank::all(ranks).map(one).collect::<Vec<_>>()
         };
         match self {
@@ -214,7 +243,10 @@ mod tests {
         assert_eq!(of(Collective::AllReduce, 8), (8, 2));
         assert_eq!(of(Collective::AllGather, 32), (0, 0));
         assert_eq!(of(Collective::AllGather, 64), (64, 4));
-        assert_eq!(of(Collective::ReduceScatter, 134_217_728), (134_217_728, 8_388_608));
+        assert_eq!(
+            of(Collective::ReduceScatter, 134_217_728),
+            (134_217_728, 8_388_608)
+        );
         assert_eq!(of(Collective::Alltoall, 128), (128, 8));
         assert_eq!(of(Collective::Sendrecv, 128), (128, 32));
     }
@@ -224,7 +256,11 @@ mod tests {
         for collective in Collective::ALL {
             let parts = if collective.has_parts() { 3 } else { 1 };
             let shape = collective.odd_shape(1009 * 4 * parts, 3, 4);
-            assert_eq!((shape.count, shape.bytes), (1009, 1009 * 4 * parts), "{collective}");
+            assert_eq!(
+                (shape.count, shape.bytes),
+                (1009, 1009 * 4 * parts),
+                "{collective}"
+            );
         }
     }
 
@@ -240,10 +276,18 @@ mod tests {
                     for part in &expected {
                         assert_eq!(part.at, next, "{collective} {ranks}");
                         next += part.count;
-                        assert!(part.first + part.count <= shape.send, "{collective} {ranks}");
+                        assert!(
+                            part.first + part.count <= shape.send,
+                            "{collective} {ranks}"
+                        );
                     }
-                    let all = matches!(collective, Collective::Reduce | Collective::Gather) && rank != root;
-                    assert_eq!(next, if all { 0 } else { shape.receive }, "{collective} {ranks}");
+                    let all = matches!(collective, Collective::Reduce | Collective::Gather)
+                        && rank != root;
+                    assert_eq!(
+                        next,
+                        if all { 0 } else { shape.receive },
+                        "{collective} {ranks}"
+                    );
                 }
             }
         }

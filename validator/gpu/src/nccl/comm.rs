@@ -38,15 +38,22 @@ impl Comm {
     /// The library is missing; NCCL's.
     pub fn all(gpus: &[&Gpu]) -> Result<Vec<Self>, GpuError> {
         let api = api()?;
-        let devices = gpus.iter().map(|gpu| int(gpu.ordinal)).collect::<Result<Vec<_>, _>>()?;
-        let first = gpus.first().ok_or_else(|| GpuError::Nonsense("a communicator of no GPUs".to_owned()))?;
+        let devices = gpus
+            .iter()
+            .map(|gpu| int(gpu.ordinal))
+            .collect::<Result<Vec<_>, _>>()?;
+        let first = gpus
+            .first()
+            .ok_or_else(|| GpuError::Nonsense("a communicator of no GPUs".to_owned()))?;
         first.make_current()?;
         let count = int(devices.len())?;
         let mut handles = vec![ptr::null_mut(); devices.len()];
         // SAFETY: as many handles are written as GPUs are listed; both lists live for the call.
         let code = unsafe { (api.init_all)(handles.as_mut_ptr(), count, devices.as_ptr()) };
         forget_current();
-        api.check("ncclCommInitAll", code, || format!("a communicator of GPUs {devices:?} in one process"))?;
+        api.check("ncclCommInitAll", code, || {
+            format!("a communicator of GPUs {devices:?} in one process")
+        })?;
         let ranks = handles.len();
         let all = handles.into_iter().zip(gpus);
         Rank::each(all)
@@ -69,7 +76,9 @@ impl Comm {
         let code = unsafe { (api.init_rank)(&raw mut handle, count, id, number) };
         forget_current();
         let n = gpu.ordinal;
-        api.check("ncclCommInitRank", code, || format!("GPU {n}: joining as rank {rank} of {ranks}"))?;
+        api.check("ncclCommInitRank", code, || {
+            format!("GPU {n}: joining as rank {rank} of {ranks}")
+        })?;
         Self::of(api, handle, "ncclCommInitRank", rank, ranks, gpu)
     }
 
@@ -81,11 +90,24 @@ impl Comm {
     pub fn split(all: &[Self], members: usize) -> Result<Vec<Self>, GpuError> {
         let api = api()?;
         let split = newer("ncclCommSplit", api.split)?;
-        let first = all.first().ok_or_else(|| GpuError::Nonsense("a split of no communicator".to_owned()))?;
+        let first = all
+            .first()
+            .ok_or_else(|| GpuError::Nonsense("a split of no communicator".to_owned()))?;
         let doing = || format!("{}: a communicator of {members} ranks", first.label());
-        let colored =
-            |comm: &Self| Ok((if comm.rank.index() < members { 0 } else { NO_COLOR }, int(comm.rank.index())?));
-        let colors = all.iter().map(colored).collect::<Result<Vec<_>, GpuError>>()?;
+        let colored = |comm: &Self| {
+            Ok((
+                if comm.rank.index() < members {
+                    0
+                } else {
+                    NO_COLOR
+                },
+                int(comm.rank.index())?,
+            ))
+        };
+        let colors = all
+            .iter()
+            .map(colored)
+            .collect::<Result<Vec<_>, GpuError>>()?;
         let mut handles = vec![ptr::null_mut(); all.len()];
         first.gpu.make_current()?;
         // SAFETY: the function has no arguments.
@@ -95,7 +117,15 @@ impl Comm {
         for ((comm, (color, key)), handle) in all.iter().zip(colors).zip(&mut handles) {
             // SAFETY: the communicator is alive; one handle is written when the group ends, and lives until then; without a
             // configuration the new communicator has its parent's.
-            let code = unsafe { split(comm.handle, color, key, ptr::from_mut(handle), ptr::null_mut()) };
+            let code = unsafe {
+                split(
+                    comm.handle,
+                    color,
+                    key,
+                    ptr::from_mut(handle),
+                    ptr::null_mut(),
+                )
+            };
             made = made.and(api.check("ncclCommSplit", code, doing));
         }
         // SAFETY: the group was started above, and is closed even after an error.
@@ -103,8 +133,17 @@ impl Comm {
         forget_current();
         made.and(api.check("ncclGroupEnd", code, doing))?;
         let new = handles.into_iter().zip(all).take(members);
-        new.map(|(handle, old)| Self::of(api, handle, "ncclCommSplit", old.rank, members.min(all.len()), &old.gpu))
-            .collect()
+        new.map(|(handle, old)| {
+            Self::of(
+                api,
+                handle,
+                "ncclCommSplit",
+                old.rank,
+                members.min(all.len()),
+                &old.gpu,
+            )
+        })
+        .collect()
     }
 
     /// Registers memory of this rank's GPU for NCCL's calls, until the result is dropped.
@@ -133,9 +172,18 @@ impl Comm {
         gpu: &Gpu,
     ) -> Result<Self, GpuError> {
         if handle.is_null() {
-            return Err(GpuError::Nonsense(format!("{call} gave rank {rank} no communicator")));
+            return Err(GpuError::Nonsense(format!(
+                "{call} gave rank {rank} no communicator"
+            )));
         }
-        Ok(Self { api, handle, failed: Cell::new(false), rank, ranks, gpu: gpu.clone() })
+        Ok(Self {
+            api,
+            handle,
+            failed: Cell::new(false),
+            rank,
+            ranks,
+            gpu: gpu.clone(),
+        })
     }
 
     /// Its number.
@@ -176,7 +224,9 @@ impl Comm {
         // SAFETY: the handle was alive until now and is not used afterwards.
         let code = unsafe { (self.api.abort)(handle) };
         forget_current();
-        self.api.check("ncclCommAbort", code, || format!("{}: aborting", self.label()))
+        self.api.check("ncclCommAbort", code, || {
+            format!("{}: aborting", self.label())
+        })
     }
 
     /// Marks it as failed: it will not be destroyed.
@@ -186,7 +236,10 @@ impl Comm {
 
     /// The GPU and rank, for messages.
     pub(super) fn label(&self) -> String {
-        format!("GPU {}, rank {} of {}", self.gpu.ordinal, self.rank, self.ranks)
+        format!(
+            "GPU {}, rank {} of {}",
+            self.gpu.ordinal, self.rank, self.ranks
+        )
     }
 }
 
@@ -211,8 +264,13 @@ pub struct Registered<'m> {
 
 impl Drop for Registered<'_> {
     fn drop(&mut self) {
-        let over = self.handle.is_null() || self.comm.handle.is_null() || self.comm.failed.get() || is_cuda_lost();
-        let Some(deregister) = self.comm.api.deregister.filter(|_| !over) else { return };
+        let over = self.handle.is_null()
+            || self.comm.handle.is_null()
+            || self.comm.failed.get()
+            || is_cuda_lost();
+        let Some(deregister) = self.comm.api.deregister.filter(|_| !over) else {
+            return;
+        };
         // SAFETY: the communicator is alive, and the handle is its own. Errors are ignored, because no caller could handle
         // them.
         unsafe { deregister(self.comm.handle, self.handle) };
@@ -234,5 +292,6 @@ impl std::fmt::Debug for Comm {
 
 /// A number in the form of NCCL's functions.
 pub(super) fn int(number: usize) -> Result<c_int, GpuError> {
-    c_int::try_from(number).map_err(|_| GpuError::Nonsense(format!("{number} is too large for NCCL")))
+    c_int::try_from(number)
+        .map_err(|_| GpuError::Nonsense(format!("{number} is too large for NCCL")))
 }

@@ -22,7 +22,13 @@ pub enum DataType {
 
 impl DataType {
     /// All of them.
-    pub const ALL: [Self; 5] = [Self::Float, Self::Half, Self::Bfloat16, Self::Int32, Self::Double];
+    pub const ALL: [Self; 5] = [
+        Self::Float,
+        Self::Half,
+        Self::Bfloat16,
+        Self::Int32,
+        Self::Double,
+    ];
 
     /// Bytes of an element.
     #[must_use]
@@ -141,10 +147,18 @@ impl Values {
             };
             let room = (most.min(256) / u64::from(ranks)).checked_ilog2()?;
             let known = ranks <= 64 && !inexact.contains(&ranks);
-            return known.then_some(Self { range: room + 1, scale: ranks, powers: true });
+            return known.then_some(Self {
+                range: room + 1,
+                scale: ranks,
+                powers: true,
+            });
         }
         let room = (most - 1) / u64::from(ranks);
-        (room > 1).then_some(Self { range: u32::try_from(room).unwrap_or(u32::MAX), scale: 1, powers: false })
+        (room > 1).then_some(Self {
+            range: u32::try_from(room).unwrap_or(u32::MAX),
+            scale: 1,
+            powers: false,
+        })
     }
 }
 
@@ -162,7 +176,12 @@ macro_rules! named {
             fn from_str(text: &str) -> Result<Self, String> {
                 let known = Self::ALL.map(Self::name).join(", ");
                 let found = Self::ALL.into_iter().find(|x| x.name() == text);
-                found.ok_or_else(|| format!(concat!("'{}' is not ", $what, "; allowed are {}"), text, known))
+                found.ok_or_else(|| {
+                    format!(
+                        concat!("'{}' is not ", $what, "; allowed are {}"),
+                        text, known
+                    )
+                })
             }
         }
     };
@@ -181,7 +200,10 @@ mod tests {
             for ranks in 1..=64 {
                 let values = Values::exact(data, Some(RedOp::Sum), ranks).unwrap();
                 let most = u64::from(values.range) * u64::from(ranks);
-                assert!(most <= 1 << data.whole_bits() && values.range > 1, "{data} {ranks}");
+                assert!(
+                    most <= 1 << data.whole_bits() && values.range > 1,
+                    "{data} {ranks}"
+                );
             }
         }
     }
@@ -199,7 +221,12 @@ mod tests {
     #[test]
     fn every_judged_mean_is_exact() {
         let bits = |data: DataType| i32::try_from(data.whole_bits()).unwrap();
-        for data in [DataType::Half, DataType::Bfloat16, DataType::Float, DataType::Double] {
+        for data in [
+            DataType::Half,
+            DataType::Bfloat16,
+            DataType::Float,
+            DataType::Double,
+        ] {
             for ranks in 1..=64_u32 {
                 let n = f64::from(ranks);
                 let once = rounded(n * rounded(1.0 / n, bits(data)), bits(data));

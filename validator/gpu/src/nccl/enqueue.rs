@@ -45,7 +45,10 @@ impl<'a> Group<'a> {
     /// NCCL is missing; a buffer that is too small.
     pub fn new(calls: &[(&'a Comm, &'a Stream, Call<'a>)]) -> Result<Self, GpuError> {
         let api = api()?;
-        let parts = calls.iter().map(|call| Part::new(api, call)).collect::<Result<_, _>>()?;
+        let parts = calls
+            .iter()
+            .map(|call| Part::new(api, call))
+            .collect::<Result<_, _>>()?;
         Ok(Self { api, parts })
     }
 
@@ -69,7 +72,9 @@ impl<'a> Group<'a> {
     /// NCCL's error. Then only `Comm::abort` may be called on the communicators.
     pub fn enqueue(&self) -> Result<(), GpuError> {
         let Self { api, parts } = self;
-        let Some(first) = parts.first() else { return Ok(()) };
+        let Some(first) = parts.first() else {
+            return Ok(());
+        };
         // NCCL restores the GPU that it finds current, and without one it would make a context on GPU 0.
         first.stream.handle()?;
         // SAFETY: the function has no arguments and only increments a counter.
@@ -100,9 +105,13 @@ struct Part<'a> {
 }
 
 impl<'a> Part<'a> {
-    fn new(api: &Api, (comm, stream, call): &(&'a Comm, &'a Stream, Call<'a>)) -> Result<Self, GpuError> {
-        let count = usize::try_from(call.count)
-            .map_err(|_| GpuError::Nonsense(format!("{} elements do not fit this machine", call.count)))?;
+    fn new(
+        api: &Api,
+        (comm, stream, call): &(&'a Comm, &'a Stream, Call<'a>),
+    ) -> Result<Self, GpuError> {
+        let count = usize::try_from(call.count).map_err(|_| {
+            GpuError::Nonsense(format!("{} elements do not fit this machine", call.count))
+        })?;
         Ok(Self {
             comm,
             stream,
@@ -130,12 +139,16 @@ impl<'a> Part<'a> {
                 let (from, to) = (source(from)?, place(to)?);
                 // SAFETY: communicator and stream are alive; the spans are of live buffers and as long as the
                 // count requires, which `steps` has checked. The same holds for all calls below.
-                ("ncclAllReduce", unsafe { (api.all_reduce)(from, to, count, data, op, comm, stream) })
+                ("ncclAllReduce", unsafe {
+                    (api.all_reduce)(from, to, count, data, op, comm, stream)
+                })
             }
             Step::AllGather(from, to) => {
                 let (from, to) = (source(from)?, place(to)?);
                 // SAFETY: as above.
-                ("ncclAllGather", unsafe { (api.all_gather)(from, to, count, data, comm, stream) })
+                ("ncclAllGather", unsafe {
+                    (api.all_gather)(from, to, count, data, comm, stream)
+                })
             }
             Step::ReduceScatter(from, to) => {
                 let (from, to) = (source(from)?, place(to)?);
@@ -146,51 +159,81 @@ impl<'a> Part<'a> {
             Step::Broadcast(from, to) => {
                 let (from, to) = (source(from)?, place(to)?);
                 // SAFETY: as above; only the root's first buffer is read.
-                ("ncclBroadcast", unsafe { (api.broadcast)(from, to, count, data, root, comm, stream) })
+                ("ncclBroadcast", unsafe {
+                    (api.broadcast)(from, to, count, data, root, comm, stream)
+                })
             }
             Step::Reduce(from, to) => {
                 let (from, to) = (source(from)?, place(to)?);
                 // SAFETY: as above; only the root's second buffer is written.
-                ("ncclReduce", unsafe { (api.reduce)(from, to, count, data, op, root, comm, stream) })
+                ("ncclReduce", unsafe {
+                    (api.reduce)(from, to, count, data, op, root, comm, stream)
+                })
             }
             Step::Alltoall(from, to) => {
-                let (from, to, all_to_all) = (source(from)?, place(to)?, newer("ncclAlltoAll", api.all_to_all)?);
+                let (from, to, all_to_all) = (
+                    source(from)?,
+                    place(to)?,
+                    newer("ncclAlltoAll", api.all_to_all)?,
+                );
                 // SAFETY: as above.
-                ("ncclAlltoAll", unsafe { all_to_all(from, to, count, data, comm, stream) })
+                ("ncclAlltoAll", unsafe {
+                    all_to_all(from, to, count, data, comm, stream)
+                })
             }
             Step::Gather(from, to) => {
-                let (from, to, gather) = (source(from)?, place(to)?, newer("ncclGather", api.gather)?);
+                let (from, to, gather) =
+                    (source(from)?, place(to)?, newer("ncclGather", api.gather)?);
                 // SAFETY: as above; only the root's second buffer is written.
-                ("ncclGather", unsafe { gather(from, to, count, data, root, comm, stream) })
+                ("ncclGather", unsafe {
+                    gather(from, to, count, data, root, comm, stream)
+                })
             }
             Step::Scatter(from, to) => {
-                let (from, to, scatter) = (source(from)?, place(to)?, newer("ncclScatter", api.scatter)?);
+                let (from, to, scatter) = (
+                    source(from)?,
+                    place(to)?,
+                    newer("ncclScatter", api.scatter)?,
+                );
                 // SAFETY: as above; only the root's first buffer is read.
-                ("ncclScatter", unsafe { scatter(from, to, count, data, root, comm, stream) })
+                ("ncclScatter", unsafe {
+                    scatter(from, to, count, data, root, comm, stream)
+                })
             }
             Step::Send(from, rank) => {
                 let (from, rank) = (source(from)?, int(rank.index())?);
                 // SAFETY: as above.
-                ("ncclSend", unsafe { (api.send)(from, count, data, rank, comm, stream) })
+                ("ncclSend", unsafe {
+                    (api.send)(from, count, data, rank, comm, stream)
+                })
             }
             Step::Receive(to, rank) => {
                 let (to, rank) = (place(to)?, int(rank.index())?);
                 // SAFETY: as above.
-                ("ncclRecv", unsafe { (api.receive)(to, count, data, rank, comm, stream) })
+                ("ncclRecv", unsafe {
+                    (api.receive)(to, count, data, rank, comm, stream)
+                })
             }
         })
     }
 
     /// The rank and its call, for messages.
     fn text(&self) -> String {
-        format!("{}: {} of {} {}", self.comm.label(), self.call.collective, self.call.count, self.call.data)
+        format!(
+            "{}: {} of {} {}",
+            self.comm.label(),
+            self.call.collective,
+            self.call.count,
+            self.call.data
+        )
     }
 }
 
 /// GPU memory in the form of NCCL's functions: only the address, because only GPUs access it.
 pub(super) fn place(span: Span<'_>) -> Result<*mut c_void, GpuError> {
     let address = usize::try_from(span.address);
-    let address = address.map_err(|_| GpuError::Nonsense(format!("{:#x} is not a valid address", span.address)))?;
+    let address = address
+        .map_err(|_| GpuError::Nonsense(format!("{:#x} is not a valid address", span.address)))?;
     Ok(ptr::without_provenance_mut(address))
 }
 

@@ -2,7 +2,10 @@
 //! and the calls use our own table. `nccl` handles the environment of the processes, time limits of
 //! collectives and their expected results.
 
-#![expect(unsafe_code, reason = "calls into NCCL; C's standard output is a variable of the C library")]
+#![expect(
+    unsafe_code,
+    reason = "calls into NCCL; C's standard output is a variable of the C library"
+)]
 
 mod api;
 mod collective;
@@ -46,7 +49,10 @@ impl Nccl {
     /// [`GpuError::Library`] or [`GpuError::Symbol`]: the library or one of its functions is missing.
     pub fn load(file: Option<&Path>) -> Result<&'static Self, GpuError> {
         static LOADED: OnceLock<Result<Nccl, GpuError>> = OnceLock::new();
-        LOADED.get_or_init(|| Ok(Self { api: load(file)? })).as_ref().map_err(Clone::clone)
+        LOADED
+            .get_or_init(|| Ok(Self { api: load(file)? }))
+            .as_ref()
+            .map_err(Clone::clone)
     }
 
     /// The address of one of its functions, by which the kernel names the file that was loaded.
@@ -63,8 +69,11 @@ impl Nccl {
         let mut version = 0;
         // SAFETY: one int is written.
         let code = unsafe { (self.api.version)(&raw mut version) };
-        self.api.check("ncclGetVersion", code, || "asking NCCL for its version".to_owned())?;
-        u32::try_from(version).map_err(|_| GpuError::Nonsense(format!("NCCL reports version {version}")))
+        self.api.check("ncclGetVersion", code, || {
+            "asking NCCL for its version".to_owned()
+        })?;
+        u32::try_from(version)
+            .map_err(|_| GpuError::Nonsense(format!("NCCL reports version {version}")))
     }
 
     /// A new communicator's id. From now on this process listens for the ranks.
@@ -72,11 +81,20 @@ impl Nccl {
     /// # Errors
     /// NCCL's error: usually no network interface is up that it may use.
     pub fn unique_id(&self) -> Result<UniqueId, GpuError> {
-        let mut id = sys::ncclUniqueId { internal: [0; ID_BYTES] };
+        let mut id = sys::ncclUniqueId {
+            internal: [0; ID_BYTES],
+        };
         // SAFETY: one id is written.
         let code = unsafe { (self.api.unique_id)(&raw mut id) };
-        self.api.check("ncclGetUniqueId", code, || "making a communicator's id".to_owned())?;
-        Ok(UniqueId(id.internal.iter().map(|byte| byte.to_ne_bytes()[0]).collect()))
+        self.api.check("ncclGetUniqueId", code, || {
+            "making a communicator's id".to_owned()
+        })?;
+        Ok(UniqueId(
+            id.internal
+                .iter()
+                .map(|byte| byte.to_ne_bytes()[0])
+                .collect(),
+        ))
     }
 }
 
@@ -89,9 +107,16 @@ impl std::fmt::Debug for Nccl {
 impl UniqueId {
     /// In NCCL's form.
     fn raw(&self) -> Result<sys::ncclUniqueId, GpuError> {
-        let bytes: Vec<_> = self.0.iter().map(|byte| c_char::from_ne_bytes([*byte])).collect();
+        let bytes: Vec<_> = self
+            .0
+            .iter()
+            .map(|byte| c_char::from_ne_bytes([*byte]))
+            .collect();
         let internal = bytes.try_into().map_err(|bytes: Vec<_>| {
-            GpuError::Nonsense(format!("a communicator's id has {ID_BYTES} bytes, not {}", bytes.len()))
+            GpuError::Nonsense(format!(
+                "a communicator's id has {ID_BYTES} bytes, not {}",
+                bytes.len()
+            ))
         })?;
         Ok(sys::ncclUniqueId { internal })
     }
@@ -124,9 +149,15 @@ mod tests {
     fn an_id_keeps_its_bytes_and_one_of_another_length_is_refused() {
         let bytes: Vec<u8> = (0..128).map(|n| n * 2).collect();
         let raw = UniqueId(bytes.clone()).raw().unwrap();
-        assert_eq!(raw.internal.map(|byte| byte.to_ne_bytes()[0]).to_vec(), bytes);
+        assert_eq!(
+            raw.internal.map(|byte| byte.to_ne_bytes()[0]).to_vec(),
+            bytes
+        );
         let error = UniqueId(vec![0; 127]).raw().unwrap_err();
-        assert_eq!(error.to_string(), "a communicator's id has 128 bytes, not 127");
+        assert_eq!(
+            error.to_string(),
+            "a communicator's id has 128 bytes, not 127"
+        );
     }
 
     #[test]

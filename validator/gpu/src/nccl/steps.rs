@@ -28,16 +28,26 @@ pub(super) enum Step<'m> {
 ///
 /// # Errors
 /// [`GpuError::Bounds`] if a buffer is too small; a root outside the ranks.
-pub(super) fn steps<'m>(call: &Call<'m>, rank: Rank, ranks: usize, whole: bool) -> Result<Vec<Step<'m>>, GpuError> {
+pub(super) fn steps<'m>(
+    call: &Call<'m>,
+    rank: Rank,
+    ranks: usize,
+    whole: bool,
+) -> Result<Vec<Step<'m>>, GpuError> {
     if call.collective.rooted() && call.root.index() >= ranks {
         let (root, what) = (call.root, call.collective);
-        return Err(GpuError::Nonsense(format!("{what} from or to rank {root} of {ranks}")));
+        return Err(GpuError::Nonsense(format!(
+            "{what} from or to rank {root} of {ranks}"
+        )));
     }
     let bytes = call.count.saturating_mul(call.data.bytes());
     let rank_is_root = rank == call.root;
     let of_all = bytes.saturating_mul(ranks as u64);
     let one = |step: fn(Span<'m>, Span<'m>) -> Step<'m>, send: u64, receive: u64| {
-        Ok(vec![step(call.send.part(0, send)?, call.receive.part(0, receive)?)])
+        Ok(vec![step(
+            call.send.part(0, send)?,
+            call.receive.part(0, receive)?,
+        )])
     };
     let send = |part: usize, to| Ok(Step::Send(part_of(call.send, part, bytes)?, to));
     let receive = |part: usize, from| Ok(Step::Receive(part_of(call.receive, part, bytes)?, from));
@@ -53,14 +63,26 @@ pub(super) fn steps<'m>(call: &Call<'m>, rank: Rank, ranks: usize, whole: bool) 
         Collective::Alltoall if whole => one(Step::Alltoall, of_all, of_all),
         Collective::Gather if whole => one(Step::Gather, bytes, at_root(of_all)),
         Collective::Scatter if whole => one(Step::Scatter, at_root(of_all), bytes),
-        Collective::Alltoall => Rank::all(ranks).flat_map(|r| [send(r.index(), r), receive(r.index(), r)]).collect(),
-        Collective::Sendrecv => Ok(vec![send(0, rank.next(ranks))?, receive(0, rank.before(ranks))?]),
+        Collective::Alltoall => Rank::all(ranks)
+            .flat_map(|r| [send(r.index(), r), receive(r.index(), r)])
+            .collect(),
+        Collective::Sendrecv => Ok(vec![
+            send(0, rank.next(ranks))?,
+            receive(0, rank.before(ranks))?,
+        ]),
         Collective::Gather => {
             let mine = std::iter::once(send(0, call.root));
-            mine.chain(Rank::all(ranks).filter(|_| rank_is_root).map(|r| receive(r.index(), r))).collect()
+            mine.chain(
+                Rank::all(ranks)
+                    .filter(|_| rank_is_root)
+                    .map(|r| receive(r.index(), r)),
+            )
+            .collect()
         }
         Collective::Scatter => {
-            let all = Rank::all(ranks).filter(|_| rank_is_root).map(|r| send(r.index(), r));
+            let all = Rank::all(ranks)
+                .filter(|_| rank_is_root)
+                .map(|r| send(r.index(), r));
             all.chain(std::iter::once(receive(0, call.root))).collect()
         }
     }
@@ -107,14 +129,19 @@ mod tests {
     /// The result when all sends meet their receives: for each byte of each rank's receive buffer, the rank
     /// and the byte that it comes from.
     fn arrived(collective: Collective) -> Vec<Vec<(Rank, u64)>> {
-        let all: Vec<_> = Rank::all(RANKS).map(|rank| by_sends(collective, rank)).collect();
+        let all: Vec<_> = Rank::all(RANKS)
+            .map(|rank| by_sends(collective, rank))
+            .collect();
         let sent = |from: Rank, to: Rank| {
             let mut found = all[from.index()].iter().filter_map(|s| match s {
                 Step::Send(span, there) if *there == to => Some(*span),
                 _ => None,
             });
             let span = found.next().unwrap();
-            assert!(found.next().is_none(), "sends to one rank pair up by their order; one is enough");
+            assert!(
+                found.next().is_none(),
+                "sends to one rank pair up by their order; one is enough"
+            );
             span
         };
         let bytes = place(call(collective).receive.bytes);
@@ -122,16 +149,23 @@ mod tests {
         let mut received = 0;
         for (rank, steps) in Rank::each(&all) {
             for step in steps {
-                let Step::Receive(to, from) = step else { continue };
+                let Step::Receive(to, from) = step else {
+                    continue;
+                };
                 let source = sent(*from, rank);
                 assert_eq!(source.bytes, to.bytes);
                 received += 1;
                 for k in 0..to.bytes {
-                    arrived[rank.index()][place(to.address - RECEIVE + k)] = (*from, source.address - SEND + k);
+                    arrived[rank.index()][place(to.address - RECEIVE + k)] =
+                        (*from, source.address - SEND + k);
                 }
             }
         }
-        let sends = all.iter().flatten().filter(|s| matches!(s, Step::Send(..))).count();
+        let sends = all
+            .iter()
+            .flatten()
+            .filter(|s| matches!(s, Step::Send(..)))
+            .count();
         assert_eq!(sends, received, "every send has its receive");
         arrived
     }
@@ -139,7 +173,12 @@ mod tests {
     /// Compares the collective's expected content with the sends and receives.
     #[test]
     fn sends_and_receives_give_the_collectives_expected_content() {
-        let composed = [Collective::Alltoall, Collective::Sendrecv, Collective::Gather, Collective::Scatter];
+        let composed = [
+            Collective::Alltoall,
+            Collective::Sendrecv,
+            Collective::Gather,
+            Collective::Scatter,
+        ];
         for collective in composed {
             let shape = collective.shape(256, RANKS as u64, 4);
             let arrived = arrived(collective);
@@ -158,9 +197,17 @@ mod tests {
     #[test]
     fn a_collective_that_nccl_has_is_one_call_with_its_parts() {
         let part = Span::fixture;
-        let one = |collective, rank: usize, step: fn(Span<'static>, Span<'static>) -> Step<'static>, send, receive| {
+        let one = |collective,
+                   rank: usize,
+                   step: fn(Span<'static>, Span<'static>) -> Step<'static>,
+                   send,
+                   receive| {
             let wanted = [step(part(SEND, send), part(RECEIVE, receive))];
-            assert_eq!(steps(&call(collective), rank.into(), RANKS, true).unwrap(), wanted, "{collective}");
+            assert_eq!(
+                steps(&call(collective), rank.into(), RANKS, true).unwrap(),
+                wanted,
+                "{collective}"
+            );
         };
         one(Collective::AllReduce, 0, Step::AllReduce, 256, 256);
         one(Collective::AllGather, 3, Step::AllGather, 64, 256);
@@ -174,15 +221,25 @@ mod tests {
         one(Collective::Gather, 1, Step::Gather, 64, 0);
         one(Collective::Scatter, 2, Step::Scatter, 256, 64);
         one(Collective::Scatter, 1, Step::Scatter, 0, 64);
-        assert_eq!(by_sends(Collective::Sendrecv, 1.into()).len(), 2, "it is two calls of every version");
+        assert_eq!(
+            by_sends(Collective::Sendrecv, 1.into()).len(),
+            2,
+            "it is two calls of every version"
+        );
     }
 
     #[test]
     fn a_buffer_that_is_too_small_is_refused() {
-        for (collective, whole) in Collective::ALL.into_iter().flat_map(|c| [(c, false), (c, true)]) {
+        for (collective, whole) in Collective::ALL
+            .into_iter()
+            .flat_map(|c| [(c, false), (c, true)])
+        {
             let refused = |short: &Call<'_>| {
                 let steps = steps(short, short.root, RANKS, whole);
-                assert!(matches!(steps, Err(GpuError::Bounds { .. })), "{collective} {whole}");
+                assert!(
+                    matches!(steps, Err(GpuError::Bounds { .. })),
+                    "{collective} {whole}"
+                );
             };
             let mut short = call(collective);
             short.receive = short.receive.part(0, short.receive.bytes - 1).unwrap();
@@ -196,19 +253,35 @@ mod tests {
     #[test]
     fn a_root_outside_the_ranks_is_refused_where_there_is_a_root() {
         for collective in Collective::ALL {
-            let call = Call { root: RANKS.into(), ..call(collective) };
-            assert_eq!(steps(&call, Rank::FIRST, RANKS, true).is_err(), collective.rooted(), "{collective}");
+            let call = Call {
+                root: RANKS.into(),
+                ..call(collective)
+            };
+            assert_eq!(
+                steps(&call, Rank::FIRST, RANKS, true).is_err(),
+                collective.rooted(),
+                "{collective}"
+            );
         }
     }
 
     #[test]
     fn one_rank_alone_sends_to_itself_and_empty_parts_are_not_sent() {
         let alone = steps(&call(Collective::Sendrecv), Rank::FIRST, 1, false).unwrap();
-        assert!(matches!(alone[..], [Step::Send(_, Rank::FIRST), Step::Receive(_, Rank::FIRST)]));
-        let none = Call { count: 0, ..call(Collective::Alltoall) };
+        assert!(matches!(
+            alone[..],
+            [Step::Send(_, Rank::FIRST), Step::Receive(_, Rank::FIRST)]
+        ));
+        let none = Call {
+            count: 0,
+            ..call(Collective::Alltoall)
+        };
         assert_eq!(steps(&none, Rank::FIRST, RANKS, false), Ok(Vec::new()));
         assert_eq!(steps(&none, Rank::FIRST, RANKS, true), Ok(Vec::new()));
-        let none = Call { count: 0, ..call(Collective::AllReduce) };
+        let none = Call {
+            count: 0,
+            ..call(Collective::AllReduce)
+        };
         assert_eq!(steps(&none, Rank::FIRST, RANKS, true).unwrap().len(), 1);
     }
 }

@@ -16,7 +16,11 @@ impl Values {
         let rest = word(seed, i) % self.range.max(1);
         let scale = u64::from(self.scale);
         // Both fit: the factors have 32 bits each, and at most 32 powers are used.
-        if self.powers { scale << rest.min(31) } else { scale * (1 + u64::from(rest)) }
+        if self.powers {
+            scale << rest.min(31)
+        } else {
+            scale * (1 + u64::from(rest))
+        }
     }
 
     /// Element `i` of all `ranks`, reduced.
@@ -82,7 +86,11 @@ fn half(bits: u32) -> f64 {
 /// With a useful number of digits.
 fn number(x: f64) -> String {
     let plain = x == 0.0 || !x.is_finite() || (1e-5..1e16).contains(&x.abs());
-    if plain { x.to_string() } else { format!("{x:e}") }
+    if plain {
+        x.to_string()
+    } else {
+        format!("{x:e}")
+    }
 }
 
 #[cfg(test)]
@@ -97,10 +105,15 @@ mod tests {
         assert!(vectors.len() > 30);
         for vector in vectors {
             let word = |key: &str| vector[key].as_str().unwrap();
-            let hex = |key: &str| u64::from_str_radix(word(key).strip_prefix("0x").unwrap(), 16).unwrap();
+            let hex =
+                |key: &str| u64::from_str_radix(word(key).strip_prefix("0x").unwrap(), 16).unwrap();
             let number = |key: &str| u32::try_from(vector[key].as_integer().unwrap()).unwrap();
             let powers = vector["powers"].as_bool().unwrap();
-            let values = Values { range: number("range"), scale: number("scale"), powers };
+            let values = Values {
+                range: number("range"),
+                scale: number("scale"),
+                powers,
+            };
             let (seed, i) = (hex("seed"), hex("i"));
             let value = match word("op") {
                 "copy" => values.value(seed, (number("rank") as usize).into(), i),
@@ -117,7 +130,11 @@ mod tests {
     #[test]
     fn exact_values_round_trip() {
         for data in DataType::ALL {
-            for value in (1..=256).chain([2047, 2048].into_iter().filter(|_| data != DataType::Bfloat16)) {
+            for value in (1..=256).chain(
+                [2047, 2048]
+                    .into_iter()
+                    .filter(|_| data != DataType::Bfloat16),
+            ) {
                 assert_eq!(data.text(data.bits(value)), value.to_string(), "{data}");
             }
             assert_eq!(data.bits(0), 0, "{data}");

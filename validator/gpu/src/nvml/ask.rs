@@ -36,9 +36,9 @@ impl CounterValue {
         match answer {
             Ok(count) => Self::At(count),
             // An old driver reports an unknown field as invalid.
-            Err(NvmlError::NotSupported | NvmlError::InvalidArg | NvmlError::FailedToLoadSymbol(_)) => {
-                Self::Unsupported
-            }
+            Err(
+                NvmlError::NotSupported | NvmlError::InvalidArg | NvmlError::FailedToLoadSymbol(_),
+            ) => Self::Unsupported,
             Err(why) => Self::Unread(chain(&why)),
         }
     }
@@ -51,11 +51,16 @@ impl Nvml {
         let mut all: Vec<_> = gpus.iter().map(|gpu| self.one(*gpu, ours)).collect();
         // Last, because it may be cut short.
         let until = Instant::now() + TALLIES_LIMIT;
-        for status in all.iter_mut().filter(|status| status.presence == Presence::Here) {
+        for status in all
+            .iter_mut()
+            .filter(|status| status.presence == Presence::Here)
+        {
             status.tallies = self.tallies(status.gpu, until);
         }
         // CUDA hides GPUs that NVML does not know, and shows instances instead of split GPUs.
-        let shown = |status: &&mut GpuStatus| !status.mig && !matches!(status.presence, Presence::Unlisted(_));
+        let shown = |status: &&mut GpuStatus| {
+            !status.mig && !matches!(status.presence, Presence::Unlisted(_))
+        };
         for (ordinal, status) in all.iter_mut().filter(shown).enumerate() {
             status.ordinal = Some(ordinal);
         }
@@ -75,7 +80,9 @@ impl Nvml {
         };
         GpuStatus {
             mig: device.mig_mode().is_ok_and(|mode| mode.current == 1),
-            mode: device.compute_mode().map_or(ComputeMode::Unknown, ComputeMode::from),
+            mode: device
+                .compute_mode()
+                .map_or(ComputeMode::Unknown, ComputeMode::from),
             used_bytes,
             busy_percent: device.utilization_rates().ok().map(|rates| rates.gpu),
             users: self.users(&device, ours),
@@ -85,11 +92,18 @@ impl Nvml {
         }
     }
 
-    fn users(&self, device: &Device<'_>, ours: &dyn Fn(u32) -> bool) -> Result<Vec<Process>, String> {
+    fn users(
+        &self,
+        device: &Device<'_>,
+        ours: &dyn Fn(u32) -> bool,
+    ) -> Result<Vec<Process>, String> {
         let compute = device.running_compute_processes().map_err(|e| chain(&e))?;
         // GPUs without a display engine do not answer this query.
         let graphics = device.running_graphics_processes().unwrap_or_default();
-        let all = compute.into_iter().map(|p| (p, true)).chain(graphics.into_iter().map(|p| (p, false)));
+        let all = compute
+            .into_iter()
+            .map(|p| (p, true))
+            .chain(graphics.into_iter().map(|p| (p, false)));
         let mut all: Vec<Process> = all
             .map(|(p, compute)| Process {
                 pid: p.pid,
@@ -113,10 +127,22 @@ fn counted(device: &Device<'_>, gpu: Bdf) -> BTreeMap<Counter, CounterValue> {
     let total = |kind, over| CounterValue::of(device.total_ecc_errors(kind, over));
     let pending = device.are_pages_pending_retired().map(u64::from);
     let mut all = BTreeMap::from([
-        (Counter::VolatileCorrected, total(MemoryError::Corrected, EccCounter::Volatile)),
-        (Counter::VolatileUncorrected, total(MemoryError::Uncorrected, EccCounter::Volatile)),
-        (Counter::AggregateCorrected, total(MemoryError::Corrected, EccCounter::Aggregate)),
-        (Counter::AggregateUncorrected, total(MemoryError::Uncorrected, EccCounter::Aggregate)),
+        (
+            Counter::VolatileCorrected,
+            total(MemoryError::Corrected, EccCounter::Volatile),
+        ),
+        (
+            Counter::VolatileUncorrected,
+            total(MemoryError::Uncorrected, EccCounter::Volatile),
+        ),
+        (
+            Counter::AggregateCorrected,
+            total(MemoryError::Corrected, EccCounter::Aggregate),
+        ),
+        (
+            Counter::AggregateUncorrected,
+            total(MemoryError::Uncorrected, EccCounter::Aggregate),
+        ),
         (Counter::RetirePending, CounterValue::of(pending)),
     ]);
     let values = fields(gpu, &REMAPS.map(|(id, _)| (id, 0)));
@@ -126,14 +152,19 @@ fn counted(device: &Device<'_>, gpu: Bdf) -> BTreeMap<Counter, CounterValue> {
 
 /// Requested separately: an old driver may refuse all fields because of one that it does not know.
 fn recovery(gpu: Bdf) -> CounterValue {
-    fields(gpu, &[(RECOVERY, 0)]).into_iter().next().unwrap_or(CounterValue::Unsupported)
+    fields(gpu, &[(RECOVERY, 0)])
+        .into_iter()
+        .next()
+        .unwrap_or(CounterValue::Unsupported)
 }
 
 impl From<wrapped::ComputeMode> for ComputeMode {
     fn from(mode: wrapped::ComputeMode) -> Self {
         match mode {
             wrapped::ComputeMode::Default => Self::Shared,
-            wrapped::ComputeMode::ExclusiveThread | wrapped::ComputeMode::ExclusiveProcess => Self::Exclusive,
+            wrapped::ComputeMode::ExclusiveThread | wrapped::ComputeMode::ExclusiveProcess => {
+                Self::Exclusive
+            }
             wrapped::ComputeMode::Prohibited => Self::Prohibited,
         }
     }
@@ -146,7 +177,10 @@ mod tests {
     #[test]
     fn a_counter_that_a_gpu_lacks_is_none_and_one_that_fails_is_unread() {
         assert_eq!(CounterValue::of(Ok(3)), CounterValue::At(3));
-        assert_eq!(CounterValue::of(Err(NvmlError::NotSupported)), CounterValue::Unsupported);
+        assert_eq!(
+            CounterValue::of(Err(NvmlError::NotSupported)),
+            CounterValue::Unsupported
+        );
         assert!(
             matches!(CounterValue::of(Err(NvmlError::GpuLost)), CounterValue::Unread(why) if why.contains("fell off"))
         );

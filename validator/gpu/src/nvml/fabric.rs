@@ -84,7 +84,11 @@ impl FabricHealth {
             route_recovery: (mask >> 2) & 3 == TRUE,
             route_unhealthy: (mask >> 4) & 3 == TRUE,
             access_timeout: (mask >> 6) & 3 == TRUE,
-            misconfigured: if configuration >= 2 { Some(configuration) } else { None },
+            misconfigured: if configuration >= 2 {
+                Some(configuration)
+            } else {
+                None
+            },
             unhealthy: summary == 2,
             limited: summary == 3,
         }
@@ -99,10 +103,16 @@ impl Nvml {
     pub fn nvlink_fabric(&self, gpu: Bdf) -> Result<Option<NvLinkFabric>, String> {
         let library = library()?;
         // SAFETY: the type is that of nvml.h.
-        let Ok(ask) = (unsafe { library.get::<FabricInfo>(b"nvmlDeviceGetGpuFabricInfoV\0") }) else { return Ok(None) };
+        let Ok(ask) = (unsafe { library.get::<FabricInfo>(b"nvmlDeviceGetGpuFabricInfoV\0") })
+        else {
+            return Ok(None);
+        };
         let device = device(library, gpu)?;
         for (size, number) in FORMS {
-            let mut answer = Raw { version: size | number << 24, ..Raw::default() };
+            let mut answer = Raw {
+                version: size | number << 24,
+                ..Raw::default()
+            };
             // SAFETY: NVML writes as many bytes as the version says, and both forms fit.
             match unsafe { ask(device, &raw mut answer) } {
                 0 => return Ok(parse(&answer)),
@@ -124,7 +134,12 @@ fn parse(raw: &Raw) -> Option<NvLinkFabric> {
         _ => return None,
     };
     let health = FabricHealth::of(raw.mask, raw.summary);
-    Some(NvLinkFabric { registration, cluster: raw.cluster, clique: raw.clique, health })
+    Some(NvLinkFabric {
+        registration,
+        cluster: raw.cluster,
+        clique: raw.clique,
+        health,
+    })
 }
 
 #[cfg(test)]
@@ -134,11 +149,20 @@ mod tests {
     /// As four H200 with driver 580.159.04 answer.
     #[test]
     fn a_healthy_gpu_says_completed_and_nothing_bad() {
-        let raw = Raw { state: 3, ..Raw::default() };
+        let raw = Raw {
+            state: 3,
+            ..Raw::default()
+        };
         let fabric = parse(&raw).unwrap();
-        assert_eq!((fabric.registration, fabric.health), (Registration::Completed(0), FabricHealth::default()));
+        assert_eq!(
+            (fabric.registration, fabric.health),
+            (Registration::Completed(0), FabricHealth::default())
+        );
         assert_eq!(parse(&Raw::default()), None);
-        assert_eq!(parse(&Raw { state: 2, ..raw }).unwrap().registration, Registration::InProgress);
+        assert_eq!(
+            parse(&Raw { state: 2, ..raw }).unwrap().registration,
+            Registration::InProgress
+        );
     }
 
     #[test]
@@ -147,7 +171,11 @@ mod tests {
         assert_eq!(FabricHealth::of(0b01_1010_1010, 1), FabricHealth::default());
         let bad = FabricHealth::of(0b0101_0101_0101, 2);
         assert!(
-            bad.degraded_bandwidth && bad.route_recovery && bad.route_unhealthy && bad.access_timeout && bad.unhealthy
+            bad.degraded_bandwidth
+                && bad.route_recovery
+                && bad.route_unhealthy
+                && bad.access_timeout
+                && bad.unhealthy
         );
         assert_eq!((bad.misconfigured, bad.limited), (Some(5), false));
         assert!(FabricHealth::of(0, 3).limited);

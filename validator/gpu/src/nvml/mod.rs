@@ -29,7 +29,9 @@ pub struct Nvml(Library);
 
 impl Nvml {
     fn start() -> Result<Self, String> {
-        Library::init().map(Self).map_err(|e| format!("libnvidia-ml.so.1: {}", chain(&e)))
+        Library::init()
+            .map(Self)
+            .map_err(|e| format!("libnvidia-ml.so.1: {}", chain(&e)))
     }
 
     /// NVML as this process has it for good: loaded and started by the first call and never shut down, so that no thread shuts it
@@ -39,7 +41,9 @@ impl Nvml {
     /// NVML's or the loader's error, in one line; the same on every later call.
     pub fn of_process() -> Result<&'static Self, &'static str> {
         static NVML: OnceLock<Result<Nvml, String>> = OnceLock::new();
-        NVML.get_or_init(Self::start).as_ref().map_err(String::as_str)
+        NVML.get_or_init(Self::start)
+            .as_ref()
+            .map_err(String::as_str)
     }
 
     /// NVML's answer about `from` using `to`.
@@ -47,7 +51,9 @@ impl Nvml {
     pub fn p2p(&self, from: Bdf, to: Bdf) -> P2pAnswers {
         let ask = |index: P2pCapabilitiesIndex| {
             let (from, to) = (self.device(from)?, self.device(to)?);
-            from.p2p_status(&to, index).map(Status::from).map_err(|e| chain(&e))
+            from.p2p_status(&to, index)
+                .map(Status::from)
+                .map_err(|e| chain(&e))
         };
         P2pAnswers {
             read: ask(P2pCapabilitiesIndex::Read),
@@ -73,9 +79,20 @@ impl Nvml {
         };
         let (driver, listed) = read().map_err(|e| chain(&e))?;
         let place = |(at, uuid): (String, String)| {
-            Ok((at.to_lowercase().parse().map_err(|_| format!("NVML has a GPU at {at}, which is no address"))?, uuid))
+            Ok((
+                at.to_lowercase()
+                    .parse()
+                    .map_err(|_| format!("NVML has a GPU at {at}, which is no address"))?,
+                uuid,
+            ))
         };
-        Ok(NvmlGpus { driver, gpus: listed.into_iter().map(place).collect::<Result<_, String>>()? })
+        Ok(NvmlGpus {
+            driver,
+            gpus: listed
+                .into_iter()
+                .map(place)
+                .collect::<Result<_, String>>()?,
+        })
     }
 
     /// A GPU's present PCIe link.
@@ -100,7 +117,9 @@ impl Nvml {
     /// # Errors
     /// NVML's error.
     pub fn replays(&self, gpu: Bdf) -> Result<u32, String> {
-        self.device(gpu)?.pcie_replay_counter().map_err(|e| chain(&e))
+        self.device(gpu)?
+            .pcie_replay_counter()
+            .map_err(|e| chain(&e))
     }
 
     /// How much of a GPU's BAR1 is mapped, and how much memory it has.
@@ -126,7 +145,10 @@ impl Nvml {
         let any = self.0.device_by_index(0).ok()?;
         let protected_pcie = any.is_multi_gpu_protected_pcie_enabled().is_ok_and(|on| on);
         let on = protected_pcie || any.is_cc_enabled().is_ok_and(|on| on);
-        on.then(|| Confidential { protected_pcie, ready: any.get_confidential_compute_state().ok() })
+        on.then(|| Confidential {
+            protected_pcie,
+            ready: any.get_confidential_compute_state().ok(),
+        })
     }
 
     /// A GPU's state.
@@ -140,12 +162,17 @@ impl Nvml {
             memory_mhz: device.clock_info(Clock::Memory).ok(),
             celsius: device.temperature(TemperatureSensor::Gpu).ok(),
             watts: device.power_usage().ok().map(|mw| f64::from(mw) / 1000.0),
-            throttled: device.current_throttle_reasons().map(throttled).unwrap_or_default(),
+            throttled: device
+                .current_throttle_reasons()
+                .map(throttled)
+                .unwrap_or_default(),
         })
     }
 
     fn device(&self, gpu: Bdf) -> Result<Device<'_>, String> {
-        self.0.device_by_pci_bus_id(gpu.to_string()).map_err(|e| format!("{gpu}: {}", chain(&e)))
+        self.0
+            .device_by_pci_bus_id(gpu.to_string())
+            .map_err(|e| format!("{gpu}: {}", chain(&e)))
     }
 }
 
@@ -154,8 +181,14 @@ fn throttled(reasons: ThrottleReasons) -> Vec<String> {
     [
         (ThrottleReasons::SW_POWER_CAP, "power cap"),
         (ThrottleReasons::HW_SLOWDOWN, "hardware slowdown"),
-        (ThrottleReasons::SW_THERMAL_SLOWDOWN, "temperature (software)"),
-        (ThrottleReasons::HW_THERMAL_SLOWDOWN, "temperature (hardware)"),
+        (
+            ThrottleReasons::SW_THERMAL_SLOWDOWN,
+            "temperature (software)",
+        ),
+        (
+            ThrottleReasons::HW_THERMAL_SLOWDOWN,
+            "temperature (hardware)",
+        ),
         (ThrottleReasons::HW_POWER_BRAKE_SLOWDOWN, "power brake"),
     ]
     .into_iter()
@@ -172,6 +205,9 @@ mod tests {
     fn idle_and_set_clocks_are_not_throttling() {
         let idle = ThrottleReasons::GPU_IDLE | ThrottleReasons::APPLICATIONS_CLOCKS_SETTING;
         assert!(throttled(idle).is_empty());
-        assert_eq!(throttled(idle | ThrottleReasons::SW_POWER_CAP), ["power cap"]);
+        assert_eq!(
+            throttled(idle | ThrottleReasons::SW_POWER_CAP),
+            ["power cap"]
+        );
     }
 }

@@ -49,7 +49,10 @@ impl NvLinkStates {
         // If NVML reports no link's state, the GPU may have none.
         let some = !self.up.is_empty() || !self.down.is_empty();
         let silent = self.silent.iter().filter(|_| some);
-        let silent = silent.map(|(index, _)| NvLink { index: *index, remote: Remote::Unknown });
+        let silent = silent.map(|(index, _)| NvLink {
+            index: *index,
+            remote: Remote::Unknown,
+        });
         self.up.iter().copied().chain(silent).collect()
     }
 }
@@ -66,8 +69,14 @@ impl Nvml {
             let link = device.link_wrapper_for(index);
             match link.is_active() {
                 Ok(true) => {
-                    let at = link.remote_pci_info().ok().and_then(|info| info.bus_id.to_lowercase().parse().ok());
-                    states.up.push(NvLink { index, remote: at.map_or(Remote::Unknown, Remote::At) });
+                    let at = link
+                        .remote_pci_info()
+                        .ok()
+                        .and_then(|info| info.bus_id.to_lowercase().parse().ok());
+                    states.up.push(NvLink {
+                        index,
+                        remote: at.map_or(Remote::Unknown, Remote::At),
+                    });
                 }
                 Ok(false) => states.down.push(index),
                 // There are no more links, or the GPU has none.
@@ -84,7 +93,10 @@ impl Nvml {
     /// # Errors
     /// NVML's error.
     pub fn nvlink_pairs(&self, gpus: &[Bdf]) -> Result<NvLinks, String> {
-        let states: Vec<_> = gpus.iter().map(|g| self.nvlinks(*g)).collect::<Result<_, _>>()?;
+        let states: Vec<_> = gpus
+            .iter()
+            .map(|g| self.nvlinks(*g))
+            .collect::<Result<_, _>>()?;
         Ok(count_nvlinks(gpus, &states))
     }
 
@@ -96,12 +108,19 @@ impl Nvml {
     pub fn nvlink_gb_s(&self, gpu: Bdf) -> Result<f64, String> {
         let device = self.device(gpu)?;
         let speeds = fields(gpu, &LINK_SPEEDS.map(|id| (id, 0)));
-        let speed = speeds.iter().filter_map(CounterValue::known).find(|mb_s| *mb_s > 0);
+        let speed = speeds
+            .iter()
+            .filter_map(CounterValue::known)
+            .find(|mb_s| *mb_s > 0);
         if let Some(mb_s) = speed.and_then(|mb_s| u32::try_from(mb_s).ok()) {
             return Ok(f64::from(mb_s) / 1000.0);
         }
-        let version = device.link_wrapper_for(0).version().map_err(|e| chain(&e))?;
-        by_version(version).ok_or_else(|| format!("the speed of NVLinks of version {version} is unknown"))
+        let version = device
+            .link_wrapper_for(0)
+            .version()
+            .map_err(|e| chain(&e))?;
+        by_version(version)
+            .ok_or_else(|| format!("the speed of NVLinks of version {version} is unknown"))
     }
 }
 
@@ -113,9 +132,14 @@ pub fn count_nvlinks(gpus: &[Bdf], states: &[NvLinkStates]) -> NvLinks {
 }
 
 fn pairs(gpus: &[Bdf], links: &[Vec<NvLink>]) -> NvLinks {
-    let direct = |from: &[NvLink], to: Bdf| count(from.iter().filter(|l| l.remote == Remote::At(to)));
-    let switched =
-        |from: &[NvLink]| count(from.iter().filter(|l| !matches!(l.remote, Remote::At(at) if gpus.contains(&at))));
+    let direct =
+        |from: &[NvLink], to: Bdf| count(from.iter().filter(|l| l.remote == Remote::At(to)));
+    let switched = |from: &[NvLink]| {
+        count(
+            from.iter()
+                .filter(|l| !matches!(l.remote, Remote::At(at) if gpus.contains(&at))),
+        )
+    };
     let mut all = NvLinks::new();
     for (n, (a, from)) in gpus.iter().zip(links).enumerate() {
         for (b, to) in gpus.iter().zip(links).skip(n + 1) {
@@ -150,25 +174,47 @@ mod tests {
     use super::*;
 
     fn bdf(bus: u8) -> Bdf {
-        Bdf { domain: 0, bus, device: 0, function: 0 }
+        Bdf {
+            domain: 0,
+            bus,
+            device: 0,
+            function: 0,
+        }
     }
 
     fn links(to: &[Remote]) -> Vec<NvLink> {
-        (0..).zip(to).map(|(index, remote)| NvLink { index, remote: *remote }).collect()
+        (0..)
+            .zip(to)
+            .map(|(index, remote)| NvLink {
+                index,
+                remote: *remote,
+            })
+            .collect()
     }
 
     #[test]
     fn bridged_gpus_count_the_links_between_them_and_switched_ones_all() {
         let (a, b, c) = (bdf(1), bdf(2), bdf(3));
-        let bridged = [links(&[Remote::At(b); 4]), links(&[Remote::At(a); 4]), links(&[])];
+        let bridged = [
+            links(&[Remote::At(b); 4]),
+            links(&[Remote::At(a); 4]),
+            links(&[]),
+        ];
         assert_eq!(pairs(&[a, b, c], &bridged), NvLinks::from([((a, b), 4)]));
-        let switched = [links(&[Remote::Unknown; 18]), links(&[Remote::At(bdf(9)); 18]), links(&[])];
+        let switched = [
+            links(&[Remote::Unknown; 18]),
+            links(&[Remote::At(bdf(9)); 18]),
+            links(&[]),
+        ];
         assert_eq!(pairs(&[a, b, c], &switched), NvLinks::from([((a, b), 18)]));
         let states = |n: usize| NvLinkStates {
             up: links(&vec![Remote::Unknown; n]),
             silent: vec![(17, "unknown".to_owned())],
             ..NvLinkStates::default()
         };
-        assert_eq!(count_nvlinks(&[a, b], &[states(17), states(16)]), NvLinks::from([((a, b), 17)]));
+        assert_eq!(
+            count_nvlinks(&[a, b], &[states(17), states(16)]),
+            NvLinks::from([((a, b), 17)])
+        );
     }
 }

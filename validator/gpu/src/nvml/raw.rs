@@ -62,8 +62,8 @@ pub(super) fn library() -> Result<&'static Library, String> {
 /// NVML's number.
 pub(super) fn device(library: &Library, gpu: Bdf) -> Result<Device, String> {
     // SAFETY: the type is that of nvml.h.
-    let find =
-        unsafe { library.get::<FindDevice>(b"nvmlDeviceGetHandleByPciBusId_v2\0") }.map_err(|e| e.to_string())?;
+    let find = unsafe { library.get::<FindDevice>(b"nvmlDeviceGetHandleByPciBusId_v2\0") }
+        .map_err(|e| e.to_string())?;
     let address = CString::new(gpu.to_string()).map_err(|e| e.to_string())?;
     let mut device: Device = std::ptr::null_mut();
     // SAFETY: the address ends with 0, and NVML writes one handle.
@@ -75,7 +75,8 @@ pub(super) fn device(library: &Library, gpu: Bdf) -> Result<Device, String> {
 
 /// The values of fields, each with its scope, in the order in which they are asked for.
 pub(super) fn fields(gpu: Bdf, asked: &[(u32, u32)]) -> Vec<CounterValue> {
-    let read = |asked: &[(u32, u32)]| read(gpu, asked).unwrap_or_else(|unread| vec![unread; asked.len()]);
+    let read =
+        |asked: &[(u32, u32)]| read(gpu, asked).unwrap_or_else(|unread| vec![unread; asked.len()]);
     asked.chunks(MOST).flat_map(read).collect()
 }
 
@@ -83,20 +84,29 @@ pub(super) fn fields(gpu: Bdf, asked: &[(u32, u32)]) -> Vec<CounterValue> {
 fn read(gpu: Bdf, asked: &[(u32, u32)]) -> Result<Vec<CounterValue>, CounterValue> {
     let library = library().map_err(CounterValue::Unread)?;
     // SAFETY: the type is that of nvml.h.
-    let ask: Result<Symbol<'_, FieldValues>, _> = unsafe { library.get(b"nvmlDeviceGetFieldValues\0") };
+    let ask: Result<Symbol<'_, FieldValues>, _> =
+        unsafe { library.get(b"nvmlDeviceGetFieldValues\0") };
     let ask = ask.map_err(|_| CounterValue::Unsupported)?;
     let device = device(library, gpu).map_err(CounterValue::Unread)?;
     let count = c_int::try_from(asked.len()).map_err(|e| CounterValue::Unread(e.to_string()))?;
     let free = || ENTRIES.lock().unwrap_or_else(PoisonError::into_inner);
-    let mut entries = free().pop().unwrap_or_else(|| vec![FieldValue::default(); MOST + SPARE]);
+    let mut entries = free()
+        .pop()
+        .unwrap_or_else(|| vec![FieldValue::default(); MOST + SPARE]);
     for (entry, (id, scope)) in entries.iter_mut().zip(asked) {
-        *entry = FieldValue { id: *id, scope: *scope, ..FieldValue::default() };
+        *entry = FieldValue {
+            id: *id,
+            scope: *scope,
+            ..FieldValue::default()
+        };
     }
     // SAFETY: NVML reads and writes as many entries as the count says.
     let values = match unsafe { ask(device, count, entries.as_mut_ptr()) } {
         0 => Ok(entries.iter().take(asked.len()).map(value).collect()),
         INVALID_ARGUMENT | NOT_SUPPORTED => Err(CounterValue::Unsupported),
-        code => Err(CounterValue::Unread(format!("nvmlDeviceGetFieldValues returned {code}"))),
+        code => Err(CounterValue::Unread(format!(
+            "nvmlDeviceGetFieldValues returned {code}"
+        ))),
     };
     free().push(entries);
     values
@@ -108,7 +118,10 @@ fn value(field: &FieldValue) -> CounterValue {
         (0, 1 | 5) => CounterValue::At(field.value & u64::from(u32::MAX)),
         (0, 2..=4) => CounterValue::At(field.value),
         (0, 6) => CounterValue::At(field.value & u64::from(u16::MAX)),
-        (0, kind) => CounterValue::Unread(format!("NVML's field {} has a value of type {kind}", field.id)),
+        (0, kind) => CounterValue::Unread(format!(
+            "NVML's field {} has a value of type {kind}",
+            field.id
+        )),
         (INVALID_ARGUMENT | NOT_SUPPORTED, _) => CounterValue::Unsupported,
         (code, _) => CounterValue::Unread(format!("NVML's field {} returned {code}", field.id)),
     }
@@ -121,12 +134,19 @@ mod tests {
     #[test]
     fn a_field_has_the_size_of_the_header_and_its_value_that_of_its_type() {
         assert_eq!(size_of::<FieldValue>(), 40);
-        let field =
-            |kind, result| FieldValue { id: 138, kind, result, value: 0xffff_ffff_0000_0007, ..Default::default() };
+        let field = |kind, result| FieldValue {
+            id: 138,
+            kind,
+            result,
+            value: 0xffff_ffff_0000_0007,
+            ..Default::default()
+        };
         assert_eq!(value(&field(1, 0)), CounterValue::At(7));
         assert_eq!(value(&field(3, 0)), CounterValue::At(0xffff_ffff_0000_0007));
         assert_eq!(value(&field(3, NOT_SUPPORTED)), CounterValue::Unsupported);
-        assert!(matches!(value(&field(3, 999)), CounterValue::Unread(why) if why.contains("138 returned 999")));
+        assert!(
+            matches!(value(&field(3, 999)), CounterValue::Unread(why) if why.contains("138 returned 999"))
+        );
         assert!(matches!(value(&field(0, 0)), CounterValue::Unread(_)));
     }
 }

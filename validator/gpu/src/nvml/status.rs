@@ -112,7 +112,11 @@ impl CounterValue {
     /// The value, if there is one.
     #[must_use]
     pub const fn known(&self) -> Option<u64> {
-        if let Self::At(value) = self { Some(*value) } else { None }
+        if let Self::At(value) = self {
+            Some(*value)
+        } else {
+            None
+        }
     }
 
     /// By how much it has risen since `before`; `None` if that is unknown. A counter that fell was reset by someone.
@@ -145,26 +149,31 @@ impl GpuStatus {
     /// Whether it is too busy for this to be chance.
     #[must_use]
     pub fn is_busy(&self) -> bool {
-        self.busy_percent.is_some_and(|percent| percent >= LOAD_PERCENT)
+        self.busy_percent
+            .is_some_and(|percent| percent >= LOAD_PERCENT)
     }
 
     /// Programs of others that compute, or draw with much memory or while the GPU is busy.
     pub fn others(&self) -> impl Iterator<Item = &Process> {
         let users = self.users.as_deref().unwrap_or_default();
-        let counts = |p: &&Process| p.compute || self.is_busy() || p.bytes.is_some_and(|bytes| bytes >= DRAWING);
+        let counts = |p: &&Process| {
+            p.compute || self.is_busy() || p.bytes.is_some_and(|bytes| bytes >= DRAWING)
+        };
         users.iter().filter(|p| !p.ours).filter(counts)
     }
 
     /// It as the subject of a finding: its number, or its address if it has none.
     #[must_use]
     pub fn subject(&self) -> Subject {
-        self.ordinal.map_or_else(|| self.gpu.into(), |n| GpuId::new(n).into())
+        self.ordinal
+            .map_or_else(|| self.gpu.into(), |n| GpuId::new(n).into())
     }
 
     /// `GPU 1`, or its address where CUDA does not show it.
     #[must_use]
     pub fn name(&self) -> String {
-        self.ordinal.map_or_else(|| self.gpu.to_string(), |n| format!("GPU {n}"))
+        self.ordinal
+            .map_or_else(|| self.gpu.to_string(), |n| format!("GPU {n}"))
     }
 
     /// A GPU about which only `presence` is known.
@@ -192,10 +201,23 @@ mod tests {
 
     #[test]
     fn a_standing_survives_serialization() {
-        let gpu = Bdf { domain: 0, bus: 1, device: 0, function: 0 };
+        let gpu = Bdf {
+            domain: 0,
+            bus: 1,
+            device: 0,
+            function: 0,
+        };
         let mut status = GpuStatus::unknown(gpu, Presence::Here);
-        status.counted.insert(Counter::RemapFailed, CounterValue::At(1));
-        status.users = Ok(vec![Process { pid: 7, name: "x".into(), bytes: None, compute: true, ours: false }]);
+        status
+            .counted
+            .insert(Counter::RemapFailed, CounterValue::At(1));
+        status.users = Ok(vec![Process {
+            pid: 7,
+            name: "x".into(),
+            bytes: None,
+            compute: true,
+            ours: false,
+        }]);
         let text = serde_json::to_string(&status).unwrap();
         assert_eq!(serde_json::from_str::<GpuStatus>(&text).unwrap(), status);
     }

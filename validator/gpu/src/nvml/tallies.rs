@@ -88,8 +88,14 @@ pub struct LinkErrors {
 impl Default for LinkErrors {
     /// Nothing is known.
     fn default() -> Self {
-        let [replays, recoveries, failed_recoveries, data_crc] = [const { CounterValue::Unsupported }; 4];
-        Self { replays, recoveries, failed_recoveries, data_crc }
+        let [replays, recoveries, failed_recoveries, data_crc] =
+            [const { CounterValue::Unsupported }; 4];
+        Self {
+            replays,
+            recoveries,
+            failed_recoveries,
+            data_crc,
+        }
     }
 }
 
@@ -139,34 +145,66 @@ impl Tallies {
             (&now.recoveries, &before.recoveries),
             (&now.failed_recoveries, &before.failed_recoveries),
         ];
-        others.iter().any(|(now, before)| now.since(before).is_some_and(|more| more > 0))
-            || now.data_crc.since(&before.data_crc).is_some_and(|more| more >= crc)
+        others
+            .iter()
+            .any(|(now, before)| now.since(before).is_some_and(|more| more > 0))
+            || now
+                .data_crc
+                .since(&before.data_crc)
+                .is_some_and(|more| more >= crc)
     }
 }
 
 impl Nvml {
     /// What a GPU counts now. Where NVML has no sum of its NVLinks' errors they are read link by link, until `until`.
     pub(super) fn tallies(&self, gpu: Bdf, until: Instant) -> Tallies {
-        let Ok(device) = self.device(gpu) else { return Tallies::default() };
-        let asked = [(LINK_COUNT, 0)].into_iter().chain(DATA.iter().chain(&ERRORS).map(|id| (*id, ALL_LINKS)));
+        let Ok(device) = self.device(gpu) else {
+            return Tallies::default();
+        };
+        let asked = [(LINK_COUNT, 0)]
+            .into_iter()
+            .chain(DATA.iter().chain(&ERRORS).map(|id| (*id, ALL_LINKS)));
         let asked: Vec<_> = asked.chain(PCIE.map(|(id, _)| (id, 0))).collect();
         let mut values = fields(gpu, &asked).into_iter();
         let mut next = || values.next().unwrap_or(CounterValue::Unsupported);
-        let [links, nvlink_sent, nvlink_received, replays, recoveries, data_crc] = std::array::from_fn(|_| next());
+        let [
+            links,
+            nvlink_sent,
+            nvlink_received,
+            replays,
+            recoveries,
+            data_crc,
+        ] = std::array::from_fn(|_| next());
         let pcie = PCIE.iter().map(|(_, counter)| (*counter, next())).collect();
         let limited = |(policy, limit)| {
-            let time = device.violation_status(policy).map(|time| time.violation_time);
+            let time = device
+                .violation_status(policy)
+                .map(|time| time.violation_time);
             (limit, CounterValue::of(time))
         };
         let limited = LIMITS.map(limited).into_iter().collect();
-        let sums = LinkErrors { replays, recoveries, failed_recoveries: CounterValue::Unsupported, data_crc };
-        let (nvlink_errors, nvlinks) = if sums.replays.known().is_some() || links == CounterValue::At(0) {
-            (sums, BTreeMap::new())
-        } else {
-            let nvlinks = link_errors(&device, gpu, links.known(), Some(until));
-            (sum(&nvlinks), nvlinks)
+        let sums = LinkErrors {
+            replays,
+            recoveries,
+            failed_recoveries: CounterValue::Unsupported,
+            data_crc,
         };
-        Tallies { limited, links, nvlink_sent, nvlink_received, nvlink_errors, nvlinks, pcie }
+        let (nvlink_errors, nvlinks) =
+            if sums.replays.known().is_some() || links == CounterValue::At(0) {
+                (sums, BTreeMap::new())
+            } else {
+                let nvlinks = link_errors(&device, gpu, links.known(), Some(until));
+                (sum(&nvlinks), nvlinks)
+            };
+        Tallies {
+            limited,
+            links,
+            nvlink_sent,
+            nvlink_received,
+            nvlink_errors,
+            nvlinks,
+            pcie,
+        }
     }
 
     /// Adds the errors of each NVLink to what is known of `gpus`.
@@ -185,21 +223,35 @@ impl Nvml {
     pub fn nvlink_data(&self, gpu: Bdf) -> [CounterValue; 2] {
         let mut values = fields(gpu, &DATA.map(|id| (id, ALL_LINKS))).into_iter();
         let data = std::array::from_fn(|_| values.next().unwrap_or(CounterValue::Unsupported));
-        if data == [CounterValue::At(0), CounterValue::At(0)] { [const { CounterValue::Unsupported }; 2] } else { data }
+        if data == [CounterValue::At(0), CounterValue::At(0)] {
+            [const { CounterValue::Unsupported }; 2]
+        } else {
+            data
+        }
     }
 }
 
 const LATE: &str = "reading them takes too long";
 
 /// `known`: how many links NVML says that the GPU has. What is not read by `until` is unknown.
-fn link_errors(device: &Device<'_>, gpu: Bdf, known: Option<u64>, until: Option<Instant>) -> BTreeMap<u32, LinkErrors> {
+fn link_errors(
+    device: &Device<'_>,
+    gpu: Bdf,
+    known: Option<u64>,
+    until: Option<Instant>,
+) -> BTreeMap<u32, LinkErrors> {
     let links = u32::try_from(known.unwrap_or(MOST_LINKS).min(MOST_LINKS)).unwrap_or_default();
     let is_late = || until.is_some_and(|until| Instant::now() >= until);
     let mut all = BTreeMap::new();
     for index in 0..links {
         let link = device.link_wrapper_for(index);
         // There is no such link.
-        if known.is_none() && matches!(link.is_active(), Err(NvmlError::NotSupported | NvmlError::InvalidArg)) {
+        if known.is_none()
+            && matches!(
+                link.is_active(),
+                Err(NvmlError::NotSupported | NvmlError::InvalidArg)
+            )
+        {
             break;
         }
         let count = |counter| match is_late() {
@@ -214,8 +266,14 @@ fn link_errors(device: &Device<'_>, gpu: Bdf, known: Option<u64>, until: Option<
         };
         all.insert(index, errors);
     }
-    if all.values().any(|link| link.recoveries == CounterValue::Unsupported) {
-        let asked: Vec<_> = all.keys().flat_map(|link| RECOVERIES.map(|id| (id, *link))).collect();
+    if all
+        .values()
+        .any(|link| link.recoveries == CounterValue::Unsupported)
+    {
+        let asked: Vec<_> = all
+            .keys()
+            .flat_map(|link| RECOVERIES.map(|id| (id, *link)))
+            .collect();
         let mut events = fields(gpu, &asked).into_iter();
         for link in all.values_mut() {
             let mut next = || events.next().unwrap_or(CounterValue::Unsupported);
@@ -235,7 +293,11 @@ fn sum(links: &BTreeMap<u32, LinkErrors>) -> LinkErrors {
                 unknown => return unknown.clone(),
             }
         }
-        if links.is_empty() { CounterValue::Unsupported } else { CounterValue::At(total) }
+        if links.is_empty() {
+            CounterValue::Unsupported
+        } else {
+            CounterValue::At(total)
+        }
     };
     LinkErrors {
         replays: of(|link| &link.replays),

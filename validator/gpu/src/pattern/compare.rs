@@ -26,8 +26,24 @@ pub struct Counts {
 
 impl From<CheckCounts> for Counts {
     fn from(checked: CheckCounts) -> Self {
-        let CheckCounts { looked, wrong, zeros, ones, sentinels, first, last } = checked;
-        Self { looked, wrong, zeros, ones, sentinels, first, last }
+        let CheckCounts {
+            looked,
+            wrong,
+            zeros,
+            ones,
+            sentinels,
+            first,
+            last,
+        } = checked;
+        Self {
+            looked,
+            wrong,
+            zeros,
+            ones,
+            sentinels,
+            first,
+            last,
+        }
     }
 }
 
@@ -62,8 +78,21 @@ pub fn compare(found: &[u32], first: u64, expected: u64, sentinel: u64) -> Count
 
 /// The same against any words; those of the sentinel count from `first` on.
 #[must_use]
-pub fn compare_to(found: &[u32], expected: impl Iterator<Item = u32>, first: u64, sentinel: u64) -> Counts {
-    let mut counts = Counts { looked: 0, wrong: 0, zeros: 0, ones: 0, sentinels: 0, first: None, last: None };
+pub fn compare_to(
+    found: &[u32],
+    expected: impl Iterator<Item = u32>,
+    first: u64,
+    sentinel: u64,
+) -> Counts {
+    let mut counts = Counts {
+        looked: 0,
+        wrong: 0,
+        zeros: 0,
+        ones: 0,
+        sentinels: 0,
+        first: None,
+        last: None,
+    };
     for (k, (found, expected)) in (0_u64..).zip(found.iter().zip(expected)) {
         counts.looked += 1;
         if *found == expected {
@@ -95,5 +124,9 @@ pub fn pieces(bytes: u64, nonces: &mut Nonces) -> Vec<(u64, u64)> {
     }
     let last = bytes - PIECE;
     let places = (0..BETWEEN).map(|_| nonces.next() % (last / 4) * 4);
-    [0, last].into_iter().chain(places).map(|at| (at, PIECE)).collect()
+    [0, last]
+        .into_iter()
+        .chain(places)
+        .map(|at| (at, PIECE))
+        .collect()
 }

@@ -54,10 +54,16 @@ impl fmt::Display for DataFault {
             }
             Self::Offset(bytes) => write!(f, "arrives {bytes} bytes after its place"),
             Self::From(bytes) if *bytes < 0 => {
-                write!(f, "delivers the data {} bytes before its source", bytes.unsigned_abs())
+                write!(
+                    f,
+                    "delivers the data {} bytes before its source",
+                    bytes.unsigned_abs()
+                )
             }
             Self::From(bytes) => write!(f, "delivers the data {bytes} bytes after its source"),
-            Self::Partial { from, to } => write!(f, "arrives only in part: bytes {from} to {to} are missing"),
+            Self::Partial { from, to } => {
+                write!(f, "arrives only in part: bytes {from} to {to} are missing")
+            }
             Self::Holes => f.write_str("arrives with holes"),
             Self::OldRound => f.write_str("arrives as the data of an earlier transfer"),
             Self::OtherGpu(n) => write!(f, "arrives in GPU {n} instead"),
@@ -130,7 +136,9 @@ pub fn classify(evidence: &Evidence<'_>) -> DataFault {
         (None, Some(source)) => around(evidence, source).map(DataFault::From),
         (None, None) => None,
     };
-    missing(counts).or_else(shifted).unwrap_or_else(|| by_words(evidence))
+    missing(counts)
+        .or_else(shifted)
+        .unwrap_or_else(|| by_words(evidence))
 }
 
 /// The distance of the arrived data from its place.
@@ -145,11 +153,20 @@ fn shifted(evidence: &Evidence<'_>) -> Option<i64> {
 /// The distance of the arrived data from the source, if it is not the data itself.
 fn around(evidence: &Evidence<'_>, source: Source) -> Option<i64> {
     let older = |(i, found): &(u64, &[u32])| {
-        found.first().is_some_and(|w| evidence.older.iter().any(|seed| *w == word(*seed, *i)))
+        found
+            .first()
+            .is_some_and(|w| evidence.older.iter().any(|seed| *w == word(*seed, *i)))
     };
-    wrong_words(evidence).filter(|it| !older(it)).find_map(|(i, found)| {
-        displacement(found, source.seed, source.first + i.checked_sub(evidence.first)?)?.checked_mul(4)
-    })
+    wrong_words(evidence)
+        .filter(|it| !older(it))
+        .find_map(|(i, found)| {
+            displacement(
+                found,
+                source.seed,
+                source.first + i.checked_sub(evidence.first)?,
+            )?
+            .checked_mul(4)
+        })
 }
 
 /// Zeros, ones or old data, everywhere or in one run; only if all wrong words are alike.
@@ -168,16 +185,25 @@ fn missing(counts: &Counts) -> Option<DataFault> {
     }
     let (from, to) = (counts.first?, counts.last?.saturating_add(1));
     let one_run = to.saturating_sub(from) <= counts.wrong.saturating_add(8);
-    let part = DataFault::Partial { from: from.saturating_mul(4), to: to.saturating_mul(4) };
+    let part = DataFault::Partial {
+        from: from.saturating_mul(4),
+        to: to.saturating_mul(4),
+    };
     Some(if one_run { part } else { DataFault::Holes })
 }
 
 fn by_words(evidence: &Evidence<'_>) -> DataFault {
     let all = |holds: &dyn Fn(u64, u32) -> bool| {
-        let mut words = wrong_words(evidence).filter_map(|(i, w)| Some((i, *w.first()?))).peekable();
+        let mut words = wrong_words(evidence)
+            .filter_map(|(i, w)| Some((i, *w.first()?)))
+            .peekable();
         words.peek().is_some() && words.all(|(i, w)| holds(i, w))
     };
-    if evidence.older.iter().any(|seed| all(&|i, w| w == word(*seed, i))) {
+    if evidence
+        .older
+        .iter()
+        .any(|seed| all(&|i, w| w == word(*seed, i)))
+    {
         DataFault::OldRound
     } else if all(&|i, w| (w ^ word(evidence.expected, i)).count_ones() == 1) {
         DataFault::Flip
@@ -191,6 +217,8 @@ fn wrong_words<'a>(evidence: &'a Evidence<'_>) -> impl Iterator<Item = (u64, &'a
     evidence.pieces.iter().flat_map(|piece| {
         let begin = evidence.first + piece.place;
         let tails = (0..piece.words.len()).filter_map(|k| piece.words.get(k..));
-        (begin..).zip(tails).filter(|(i, w)| w.first().is_some_and(|w| *w != word(evidence.expected, *i)))
+        (begin..)
+            .zip(tails)
+            .filter(|(i, w)| w.first().is_some_and(|w| *w != word(evidence.expected, *i)))
     })
 }

@@ -34,7 +34,10 @@ pub const fn word(seed: u64, i: u64) -> u32 {
 }
 
 #[inline(always)]
-#[expect(clippy::cast_possible_truncation, reason = "the lower half is what is wanted")]
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "the lower half is what is wanted"
+)]
 const fn low(n: u64) -> u32 {
     n as u32
 }
@@ -63,9 +66,15 @@ mod tests {
         let vectors = table["vectors"].as_array().unwrap();
         assert!(vectors.len() >= 16);
         for vector in vectors {
-            let hex =
-                |key: &str| u64::from_str_radix(vector[key].as_str().unwrap().trim_start_matches("0x"), 16).unwrap();
-            assert_eq!(u64::from(word(hex("seed"), hex("i"))), hex("word"), "{vector}");
+            let hex = |key: &str| {
+                u64::from_str_radix(vector[key].as_str().unwrap().trim_start_matches("0x"), 16)
+                    .unwrap()
+            };
+            assert_eq!(
+                u64::from(word(hex("seed"), hex("i"))),
+                hex("word"),
+                "{vector}"
+            );
         }
     }
 
@@ -77,16 +86,32 @@ mod tests {
         let found: Vec<_> = (600..608).map(|i| word(NEW, i)).collect();
         assert_eq!(origin(&found, NEW, &(0..1 << 24)), Some(600));
         assert_eq!(origin(&found, OLD, &(0..1 << 24)), None);
-        assert_eq!(origin(&found, NEW, &(0..600)), None, "it does not belong there");
-        assert_eq!(origin(&found[..1], NEW, &(0..1 << 24)), None, "one word of many may be chance");
+        assert_eq!(
+            origin(&found, NEW, &(0..600)),
+            None,
+            "it does not belong there"
+        );
+        assert_eq!(
+            origin(&found[..1], NEW, &(0..1 << 24)),
+            None,
+            "one word of many may be chance"
+        );
         assert_eq!(origin(&found[..1], NEW, &(600..601)), Some(600));
     }
 
     #[test]
     fn nonces_never_repeat_and_are_well_mixed() {
         let mut nonces = Nonces::from(0);
-        let first = [0xe220_a839_7b1d_cdaf, 0x6e78_9e6a_a1b9_65f4, 0x06c4_5d18_8009_454f];
-        assert_eq!(first.map(|_| nonces.next()), first, "the published values of SplitMix64");
+        let first = [
+            0xe220_a839_7b1d_cdaf,
+            0x6e78_9e6a_a1b9_65f4,
+            0x06c4_5d18_8009_454f,
+        ];
+        assert_eq!(
+            first.map(|_| nonces.next()),
+            first,
+            "the published values of SplitMix64"
+        );
         assert_ne!(Nonces::new().next(), Nonces::new().next());
     }
 
@@ -109,8 +134,15 @@ mod tests {
         assert!(compare(&found, FIRST, NEW, SENTINEL).all_right(WORDS));
         (found[3], found[5]) = (0, word(SENTINEL, FIRST + 5));
         let counts = compare(&found, FIRST, NEW, SENTINEL);
-        let expected =
-            Counts { looked: WORDS, wrong: 2, zeros: 1, ones: 0, sentinels: 1, first: Some(3), last: Some(5) };
+        let expected = Counts {
+            looked: WORDS,
+            wrong: 2,
+            zeros: 1,
+            ones: 0,
+            sentinels: 1,
+            first: Some(3),
+            last: Some(5),
+        };
         assert_eq!(counts, expected);
     }
 
@@ -126,7 +158,10 @@ mod tests {
         let counts = compare(found, FIRST, NEW, SENTINEL);
         let from = usize::try_from(counts.first.unwrap()).unwrap();
         let to = (from + 32).min(found.len());
-        let pieces = [Excerpt { place: counts.first.unwrap(), words: found[from..to].to_vec() }];
+        let pieces = [Excerpt {
+            place: counts.first.unwrap(),
+            words: found[from..to].to_vec(),
+        }];
         let mut evidence = Evidence {
             counts,
             first: FIRST,
@@ -153,7 +188,11 @@ mod tests {
         assert_eq!(classified(&[u32::MAX; 10_000]), DataFault::Ones);
         let mut part = right();
         part[5000..9000].fill(u32::MAX);
-        assert_eq!(classified(&part), DataFault::Ones, "a window that ends is not decoded behind its end");
+        assert_eq!(
+            classified(&part),
+            DataFault::Ones,
+            "a window that ends is not decoded behind its end"
+        );
         // Parts of a word at both ends.
         (part[4999], part[9000]) = (0xff12_3456, 0x0012_34ff);
         assert_eq!(classified(&part), DataFault::Ones);
@@ -167,10 +206,16 @@ mod tests {
     fn data_that_only_the_writer_sees_is_a_mirror_and_data_that_comes_later_is_late() {
         let good = compare(&right(), FIRST, NEW, SENTINEL);
         let stale = words(SENTINEL, FIRST);
-        assert_eq!(with(|e| e.through_peer = Some(good), &stale), DataFault::Mirror);
+        assert_eq!(
+            with(|e| e.through_peer = Some(good), &stale),
+            DataFault::Mirror
+        );
         assert_eq!(with(|e| e.again = Some(good), &stale), DataFault::Late);
         let never_ran = Counts { looked: 0, ..good };
-        assert_eq!(with(|e| e.again = Some(never_ran), &stale), DataFault::Stale);
+        assert_eq!(
+            with(|e| e.again = Some(never_ran), &stale),
+            DataFault::Stale
+        );
     }
 
     #[test]
@@ -178,18 +223,38 @@ mod tests {
         assert_eq!(classified(&words(NEW, FIRST + 16)), DataFault::Offset(-64));
         let mut behind = words(SENTINEL, FIRST);
         behind[1024..].copy_from_slice(&right()[..8976]);
-        let wrong = with(|e| e.elsewhere = Some(ActualLocation::Shifted(4096)), &behind);
-        assert_eq!(wrong, DataFault::Offset(4096), "nothing has arrived at its beginning");
-        assert_eq!(with(|e| e.elsewhere = Some(ActualLocation::Gpu(3.into())), &behind), DataFault::OtherGpu(3.into()));
+        let wrong = with(
+            |e| e.elsewhere = Some(ActualLocation::Shifted(4096)),
+            &behind,
+        );
+        assert_eq!(
+            wrong,
+            DataFault::Offset(4096),
+            "nothing has arrived at its beginning"
+        );
+        assert_eq!(
+            with(
+                |e| e.elsewhere = Some(ActualLocation::Gpu(3.into())),
+                &behind
+            ),
+            DataFault::OtherGpu(3.into())
+        );
     }
 
     #[test]
     fn a_read_from_a_wrong_place_names_the_place() {
         const AROUND: u64 = 0x0bad_cafe_1234_5678;
-        let source = Some(Source { seed: AROUND, first: 20_000 });
+        let source = Some(Source {
+            seed: AROUND,
+            first: 20_000,
+        });
         let read = |found: &[u32]| with(|e| e.source = source, found);
         assert_eq!(read(&words(AROUND, 20_000 + 1024)), DataFault::From(4096));
-        assert_eq!(read(&words(NEW, FIRST + 16)), DataFault::From(64), "within the data itself");
+        assert_eq!(
+            read(&words(NEW, FIRST + 16)),
+            DataFault::From(64),
+            "within the data itself"
+        );
         assert_eq!(read(&words(AROUND, 19_000)), DataFault::From(-4000));
         assert_eq!(read(&words(OLD, FIRST)), DataFault::OldRound);
         assert_eq!(read(&words(SENTINEL, FIRST)), DataFault::Stale);
@@ -198,7 +263,10 @@ mod tests {
     #[test]
     fn a_missing_part_is_reported_by_its_bytes() {
         for (from, to) in [(5000, 10_000), (0, 100), (40, 60)] {
-            let bytes = DataFault::Partial { from: from as u64 * 4, to: to as u64 * 4 };
+            let bytes = DataFault::Partial {
+                from: from as u64 * 4,
+                to: to as u64 * 4,
+            };
             let mut found = right();
             found[from..to].fill(0);
             assert_eq!(classified(&found), bytes);
@@ -222,7 +290,10 @@ mod tests {
     fn a_single_word_is_classified_too() {
         let one = |found: u32| {
             let counts = compare(&[found], FIRST, NEW, SENTINEL);
-            let pieces = [Excerpt { place: 0, words: vec![found] }];
+            let pieces = [Excerpt {
+                place: 0,
+                words: vec![found],
+            }];
             classify(&Evidence {
                 counts,
                 first: FIRST,

@@ -30,7 +30,11 @@ pub fn origin(found: &[u32], seed: u64, meant: &Range<u64>) -> Option<u64> {
     if !meant.contains(&begin) {
         return None;
     }
-    let run = found.iter().zip(begin..meant.end).take_while(|(f, i)| **f == word(seed, *i)).count();
+    let run = found
+        .iter()
+        .zip(begin..meant.end)
+        .take_while(|(f, i)| **f == word(seed, *i))
+        .count();
     let few = meant.end.saturating_sub(meant.start) <= SMALL;
     (run >= SURE || few).then_some(begin)
 }
@@ -41,8 +45,14 @@ pub fn origin(found: &[u32], seed: u64, meant: &Range<u64>) -> Option<u64> {
 pub fn displacement(found: &[u32], seed: u64, here: u64) -> Option<i64> {
     const NEAR: u64 = 1 << 20;
     let begin = u64::from(index_of(seed, *found.first()?));
-    let run = found.iter().zip(begin..).take_while(|(f, i)| **f == word(seed, *i)).count();
-    (run >= SURE || begin.abs_diff(here) < NEAR).then(|| begin.checked_signed_diff(here)).flatten()
+    let run = found
+        .iter()
+        .zip(begin..)
+        .take_while(|(f, i)| **f == word(seed, *i))
+        .count();
+    (run >= SURE || begin.abs_diff(here) < NEAR)
+        .then(|| begin.checked_signed_diff(here))
+        .flatten()
 }
 
 /// The multiplicative inverse of an odd number: each step of Newton's method doubles the number of right bits.

@@ -29,7 +29,10 @@ fn batch(seed: u64) -> u64 {
     let operands = |from: usize| (from..from + words).flat_map(|n| four(word(seed, n as u64)));
     let mut rows = [[0_i32; DEPTH]; TILE];
     for (n, a) in operands(0).enumerate() {
-        if let Some(sum) = rows.get_mut(n / DEPTH % TILE).and_then(|row| row.get_mut(n % DEPTH)) {
+        if let Some(sum) = rows
+            .get_mut(n / DEPTH % TILE)
+            .and_then(|row| row.get_mut(n % DEPTH))
+        {
             *sum += a;
         }
     }
@@ -66,8 +69,12 @@ mod tests {
     /// The same turn by turn and element by element, as the kernel's comment describes it.
     fn slowly(seed: u64) -> u64 {
         let words = 2 * SIDE * DEPTH / 4;
-        let operands: Vec<_> = (0..words).flat_map(|n| four(word(seed, n as u64))).collect();
-        let at = |matrix: usize, line: usize, k: usize| operands[matrix * SIDE * DEPTH + line * DEPTH + k];
+        let operands: Vec<_> = (0..words)
+            .flat_map(|n| four(word(seed, n as u64)))
+            .collect();
+        let at = |matrix: usize, line: usize, k: usize| {
+            operands[matrix * SIDE * DEPTH + line * DEPTH + k]
+        };
         let mut sum = 0_u64;
         for i in 0..SIDE {
             for j in 0..SIDE {

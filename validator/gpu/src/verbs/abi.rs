@@ -17,7 +17,8 @@ pub(super) struct Context {
     pub(super) poll_cq: Option<unsafe extern "C" fn(*mut Cq, c_int, *mut Completion) -> c_int>,
     reserved_too: [*mut c_void; 13],
     /// Queues work; returns 0, or an errno.
-    pub(super) post_send: Option<unsafe extern "C" fn(*mut Qp, *mut SendRequest, *mut *mut SendRequest) -> c_int>,
+    pub(super) post_send:
+        Option<unsafe extern "C" fn(*mut Qp, *mut SendRequest, *mut *mut SendRequest) -> c_int>,
 }
 
 /// `struct ibv_cq`: a completion queue.
@@ -199,8 +200,10 @@ pub(super) mod mask {
     const PEER: c_int = 1 << 20;
 
     pub(in super::super) const INIT: c_int = STATE | PKEY | PORT | ACCESS;
-    pub(in super::super) const RECEIVE: c_int = STATE | AH_ATTR | MTU | PEER | RQ_PSN | PEER_READS | RNR_TIMER;
-    pub(in super::super) const SEND: c_int = STATE | TIMEOUT | RETRIES | RNR_RETRIES | SQ_PSN | READS;
+    pub(in super::super) const RECEIVE: c_int =
+        STATE | AH_ATTR | MTU | PEER | RQ_PSN | PEER_READS | RNR_TIMER;
+    pub(in super::super) const SEND: c_int =
+        STATE | TIMEOUT | RETRIES | RNR_RETRIES | SQ_PSN | READS;
 }
 
 /// States of a queue pair: initialized, ready to receive, ready to send.
@@ -227,22 +230,77 @@ mod tests {
 
     #[test]
     fn the_layout_is_that_of_verbs_h() {
-        assert_eq!((offset_of!(Context, poll_cq), offset_of!(Context, post_send)), (96, 208));
-        assert_eq!((offset_of!(Qp, number), offset_of!(Mr, lkey), offset_of!(Mr, rkey)), (52, 36, 40));
-        assert_eq!((offset_of!(PortAttr, active_mtu), offset_of!(PortAttr, lid)), (8, 34));
+        assert_eq!(
+            (offset_of!(Context, poll_cq), offset_of!(Context, post_send)),
+            (96, 208)
+        );
+        assert_eq!(
+            (
+                offset_of!(Qp, number),
+                offset_of!(Mr, lkey),
+                offset_of!(Mr, rkey)
+            ),
+            (52, 36, 40)
+        );
+        assert_eq!(
+            (offset_of!(PortAttr, active_mtu), offset_of!(PortAttr, lid)),
+            (8, 34)
+        );
         assert!(size_of::<PortAttr>() >= 64);
         assert_eq!((size_of::<QpInit>(), offset_of!(QpInit, kind)), (64, 52));
-        assert_eq!((size_of::<QpAttr>(), size_of::<AhAttr>(), size_of::<GlobalRoute>()), (144, 32, 24));
-        assert_eq!((offset_of!(QpAttr, ah_attr), offset_of!(QpAttr, pkey_index)), (56, 120));
-        assert_eq!((offset_of!(QpAttr, peer), offset_of!(QpAttr, access)), (28, 32));
-        assert_eq!((offset_of!(QpAttr, reads), offset_of!(QpAttr, rnr_retries)), (126, 132));
-        assert_eq!((offset_of!(AhAttr, lid), offset_of!(AhAttr, is_global), offset_of!(AhAttr, port)), (24, 29, 30));
-        assert_eq!((offset_of!(GlobalRoute, index), offset_of!(GlobalRoute, hops)), (20, 21));
         assert_eq!(
-            (size_of::<SendRequest>(), offset_of!(SendRequest, remote), offset_of!(SendRequest, rkey)),
+            (
+                size_of::<QpAttr>(),
+                size_of::<AhAttr>(),
+                size_of::<GlobalRoute>()
+            ),
+            (144, 32, 24)
+        );
+        assert_eq!(
+            (offset_of!(QpAttr, ah_attr), offset_of!(QpAttr, pkey_index)),
+            (56, 120)
+        );
+        assert_eq!(
+            (offset_of!(QpAttr, peer), offset_of!(QpAttr, access)),
+            (28, 32)
+        );
+        assert_eq!(
+            (offset_of!(QpAttr, reads), offset_of!(QpAttr, rnr_retries)),
+            (126, 132)
+        );
+        assert_eq!(
+            (
+                offset_of!(AhAttr, lid),
+                offset_of!(AhAttr, is_global),
+                offset_of!(AhAttr, port)
+            ),
+            (24, 29, 30)
+        );
+        assert_eq!(
+            (
+                offset_of!(GlobalRoute, index),
+                offset_of!(GlobalRoute, hops)
+            ),
+            (20, 21)
+        );
+        assert_eq!(
+            (
+                size_of::<SendRequest>(),
+                offset_of!(SendRequest, remote),
+                offset_of!(SendRequest, rkey)
+            ),
             (128, 40, 48)
         );
-        assert_eq!((size_of::<ScatterGather>(), size_of::<Completion>()), (16, 48));
-        assert_eq!((offset_of!(Completion, status), offset_of!(Completion, vendor)), (8, 16));
+        assert_eq!(
+            (size_of::<ScatterGather>(), size_of::<Completion>()),
+            (16, 48)
+        );
+        assert_eq!(
+            (
+                offset_of!(Completion, status),
+                offset_of!(Completion, vendor)
+            ),
+            (8, 16)
+        );
     }
 }

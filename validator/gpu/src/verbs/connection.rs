@@ -2,8 +2,8 @@
 #![expect(unsafe_code, reason = "calls into libibverbs")]
 
 use super::abi::{
-    ACCESS, AhAttr, Completion, GlobalRoute, QpAttr, QpCap, QpInit, READ, RELIABLE, SIGNALED, STATES, ScatterGather,
-    SendRequest, WRITE, mask,
+    ACCESS, AhAttr, Completion, GlobalRoute, QpAttr, QpCap, QpInit, READ, RELIABLE, SIGNALED,
+    STATES, ScatterGather, SendRequest, WRITE, mask,
 };
 use super::memory::Region;
 use super::port::{MAX_COMPLETIONS, Port};
@@ -73,7 +73,13 @@ impl Connection {
             send_cq: port.cq,
             recv_cq: port.cq,
             srq: ptr::null_mut(),
-            cap: QpCap { send: MAX_REQUESTS, recv: 1, max_send_sge: 1, max_recv_sge: 1, inline: 0 },
+            cap: QpCap {
+                send: MAX_REQUESTS,
+                recv: 1,
+                max_send_sge: 1,
+                max_recv_sge: 1,
+                inline: 0,
+            },
             kind: RELIABLE,
             signal_all: 0,
         };
@@ -82,11 +88,23 @@ impl Connection {
         if qp.is_null() {
             return Err(VerbsError::last(format!("ibv_create_qp on {}", port.name)));
         }
-        let queue_pair = QueuePair { qp, port: Rc::clone(port) };
+        let queue_pair = QueuePair {
+            qp,
+            port: Rc::clone(port),
+        };
         let access = u32::try_from(ACCESS).unwrap_or_default();
-        let attr = QpAttr { port: port.number, access, ..QpAttr::default() };
+        let attr = QpAttr {
+            port: port.number,
+            access,
+            ..QpAttr::default()
+        };
         queue_pair.change(attr, 0, mask::INIT)?;
-        Ok(Self { queue_pair, region, packet: packet & 0xff_ffff, other: None })
+        Ok(Self {
+            queue_pair,
+            region,
+            packet: packet & 0xff_ffff,
+            other: None,
+        })
     }
 
     /// What the other side needs to connect.
@@ -97,7 +115,14 @@ impl Connection {
         let address = self.queue_pair.port.address().clone();
         let (_, key) = self.region.keys();
         let (memory, bytes) = (self.region.address(), self.region.bytes() as u64);
-        Endpoint { address, number, packet: self.packet, memory, key, bytes }
+        Endpoint {
+            address,
+            number,
+            packet: self.packet,
+            memory,
+            key,
+            bytes,
+        }
     }
 
     /// Connects to the other side; returns the path's MTU, bytes.
@@ -142,7 +167,9 @@ impl Connection {
         };
         self.queue_pair.change(attr, 2, mask::SEND)?;
         self.other = Some(other.clone());
-        Ok(128u32.checked_shl(u32::try_from(mtu).unwrap_or_default()).unwrap_or_default())
+        Ok(128u32
+            .checked_shl(u32::try_from(mtu).unwrap_or_default())
+            .unwrap_or_default())
     }
 
     /// The memory of this side.
@@ -172,13 +199,30 @@ impl Connection {
     ///
     /// # Errors
     /// As [`Self::transfer`].
-    pub fn burst(&self, burst: &Burst, long: Duration, due: Instant) -> Result<(u64, Duration), VerbsError> {
-        let Burst { verb, bytes, here, there, slots } = *burst;
+    pub fn burst(
+        &self,
+        burst: &Burst,
+        long: Duration,
+        due: Instant,
+    ) -> Result<(u64, Duration), VerbsError> {
+        let Burst {
+            verb,
+            bytes,
+            here,
+            there,
+            slots,
+        } = *burst;
         let (begun, slots) = (Instant::now(), slots.max(1));
         let pieces = (0usize..).map_while(|n| {
             let place = (n % slots).saturating_mul(bytes);
             let wanted = n < slots || begun.elapsed() < long;
-            wanted.then(|| (here.saturating_add(place), there.saturating_add(place), bytes))
+            wanted.then(|| {
+                (
+                    here.saturating_add(place),
+                    there.saturating_add(place),
+                    bytes,
+                )
+            })
         });
         Ok((self.all(verb, pieces, due)?, begun.elapsed()))
     }
@@ -209,9 +253,18 @@ impl Connection {
         Ok(done)
     }
 
-    fn post(&self, verb: Verb, here: usize, there: usize, bytes: usize, id: u64) -> Result<(), VerbsError> {
-        let other =
-            self.other.as_ref().ok_or_else(|| VerbsError::Missing("the connection has no other side".to_owned()))?;
+    fn post(
+        &self,
+        verb: Verb,
+        here: usize,
+        there: usize,
+        bytes: usize,
+        id: u64,
+    ) -> Result<(), VerbsError> {
+        let other = self
+            .other
+            .as_ref()
+            .ok_or_else(|| VerbsError::Missing("the connection has no other side".to_owned()))?;
         self.region.check_range(here, bytes)?;
         let end = (there as u64).checked_add(bytes as u64);
         if end.is_none_or(|end| end > other.bytes) {
@@ -223,7 +276,11 @@ impl Connection {
         let too_long = |_| VerbsError::Bounds(format!("{bytes} bytes at once"));
         let (lkey, _) = self.region.keys();
         let address = self.region.address().wrapping_add(here as u64);
-        let mut sge = ScatterGather { address, bytes: u32::try_from(bytes).map_err(too_long)?, lkey };
+        let mut sge = ScatterGather {
+            address,
+            bytes: u32::try_from(bytes).map_err(too_long)?,
+            lkey,
+        };
         let mut request = SendRequest {
             id,
             next: ptr::null_mut(),
@@ -239,18 +296,27 @@ impl Connection {
         // SAFETY: the context is open; its table is filled in by the provider.
         let post = unsafe { (*(*self.queue_pair.qp).context).post_send };
         let port = &self.queue_pair.port;
-        let post = post.ok_or_else(|| VerbsError::Missing(format!("{}: no ibv_post_send", port.name)))?;
+        let post =
+            post.ok_or_else(|| VerbsError::Missing(format!("{}: no ibv_post_send", port.name)))?;
         let mut refused = ptr::null_mut();
         // SAFETY: the queue pair exists; the provider copies the request; its memory is registered and outlives the queue pair.
         let code = unsafe { post(self.queue_pair.qp, &raw mut request, &raw mut refused) };
         if code == 0 {
             Ok(())
         } else {
-            Err(VerbsError::code(format!("ibv_post_send of a {verb} on {}", port.name), code))
+            Err(VerbsError::code(
+                format!("ibv_post_send of a {verb} on {}", port.name),
+                code,
+            ))
         }
     }
 
-    fn wait_for_completion(&self, verb: Verb, bytes: usize, due: Instant) -> Result<(), VerbsError> {
+    fn wait_for_completion(
+        &self,
+        verb: Verb,
+        bytes: usize,
+        due: Instant,
+    ) -> Result<(), VerbsError> {
         let port = &self.queue_pair.port;
         let what = || match bytes {
             0 => format!("an RDMA {verb} from {}", port.name),
@@ -258,7 +324,10 @@ impl Connection {
         };
         match port.completion(due)? {
             Some(Completion { status: 0, .. }) => Ok(()),
-            Some(completion) => Err(VerbsError::Work { what: what(), why: port.status(&completion) }),
+            Some(completion) => Err(VerbsError::Work {
+                what: what(),
+                why: port.status(&completion),
+            }),
             None => Err(VerbsError::Late(what())),
         }
     }
@@ -270,11 +339,17 @@ impl QueuePair {
         attr.state = STATES.get(state).copied().unwrap_or_default();
         // SAFETY: it exists; the fields that the mask names are set.
         let code = unsafe { (self.port.api.modify_qp)(self.qp, &raw mut attr, mask) };
-        let to = ["INIT", "RTR", "RTS"].get(state).copied().unwrap_or_default();
+        let to = ["INIT", "RTR", "RTS"]
+            .get(state)
+            .copied()
+            .unwrap_or_default();
         if code == 0 {
             Ok(())
         } else {
-            Err(VerbsError::code(format!("ibv_modify_qp to {to} on {}", self.port.name), code))
+            Err(VerbsError::code(
+                format!("ibv_modify_qp to {to} on {}", self.port.name),
+                code,
+            ))
         }
     }
 }
@@ -283,6 +358,9 @@ const _: () = assert!(MAX_REQUESTS as i32 * 2 <= MAX_COMPLETIONS);
 
 impl fmt::Debug for Connection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Connection").field("region", &self.region).field("other", &self.other).finish_non_exhaustive()
+        f.debug_struct("Connection")
+            .field("region", &self.region)
+            .field("other", &self.other)
+            .finish_non_exhaustive()
     }
 }

@@ -55,7 +55,11 @@ struct RegisteredMr {
 
 enum Backing {
     Host(HostPages),
-    Gpu { buffer: Buffer, staging: Pinned, stream: Stream },
+    Gpu {
+        buffer: Buffer,
+        staging: Pinned,
+        stream: Stream,
+    },
 }
 
 /// Pages of the host's memory.
@@ -66,7 +70,8 @@ struct HostPages {
 
 impl HostPages {
     fn new(bytes: usize) -> Result<Self, VerbsError> {
-        let none = || VerbsError::Bounds(format!("{bytes} bytes of host memory cannot be allocated"));
+        let none =
+            || VerbsError::Bounds(format!("{bytes} bytes of host memory cannot be allocated"));
         let layout = Layout::from_size_align(bytes.max(PAGE), PAGE).map_err(|_| none())?;
         // SAFETY: the size is not 0.
         let at = NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or_else(none)?;
@@ -97,9 +102,14 @@ impl Region {
         let host = HostPages::new(bytes)?;
         let at = host.at.as_ptr();
         // SAFETY: the memory lives longer than the registration.
-        let mr =
-            unsafe { register(port, at, bytes) }.map_err(|e| registration_error(port, bytes, "host memory", &e))?;
-        Ok(Self { mr, backing: Backing::Host(host), bytes, how: Registration::Host })
+        let mr = unsafe { register(port, at, bytes) }
+            .map_err(|e| registration_error(port, bytes, "host memory", &e))?;
+        Ok(Self {
+            mr,
+            backing: Backing::Host(host),
+            bytes,
+            how: Registration::Host,
+        })
     }
 
     /// `bytes` of the memory of `gpu`: through a dma-buf, or else through `nvidia_peermem`.
@@ -107,7 +117,10 @@ impl Region {
     /// # Errors
     /// There is not enough, or it cannot be registered with the card in either way.
     pub fn gpu(port: &Rc<Port>, gpu: &Gpu, bytes: usize) -> Result<Self, VerbsError> {
-        let failed = |e: GpuError| VerbsError::Call { what: "CUDA".to_owned(), why: e.to_string() };
+        let failed = |e: GpuError| VerbsError::Call {
+            what: "CUDA".to_owned(),
+            why: e.to_string(),
+        };
         let buffer = gpu.alloc(bytes as u64).map_err(failed)?;
         let staging = Pinned::alloc(gpu, bytes as u64).map_err(failed)?;
         let stream = gpu.stream().map_err(failed)?;
@@ -116,7 +129,8 @@ impl Region {
         let (mr, how) = match by_dma_buf {
             Ok(mr) => (mr, Registration::DmaBuf),
             Err(first) => {
-                let at = ptr::with_exposed_provenance_mut(usize::try_from(address).unwrap_or_default());
+                let at =
+                    ptr::with_exposed_provenance_mut(usize::try_from(address).unwrap_or_default());
                 // SAFETY: the buffer lives longer than the registration; this process never dereferences the pointer.
                 let mr = unsafe { register(port, at, bytes) };
                 let mr = mr.map_err(|second| {
@@ -128,7 +142,16 @@ impl Region {
                 (mr, Registration::Peermem)
             }
         };
-        Ok(Self { mr, backing: Backing::Gpu { buffer, staging, stream }, bytes, how })
+        Ok(Self {
+            mr,
+            backing: Backing::Gpu {
+                buffer,
+                staging,
+                stream,
+            },
+            bytes,
+            how,
+        })
     }
 
     /// How the card reaches it.
@@ -165,17 +188,30 @@ impl Region {
         match &mut self.backing {
             Backing::Host(host) => {
                 // SAFETY: inside of the allocation; nothing else has a reference into it.
-                unsafe { ptr::copy_nonoverlapping(with.as_ptr(), host.at.as_ptr().add(offset), with.len()) };
+                unsafe {
+                    ptr::copy_nonoverlapping(
+                        with.as_ptr(),
+                        host.at.as_ptr().add(offset),
+                        with.len(),
+                    );
+                };
                 Ok(())
             }
-            Backing::Gpu { buffer, staging, stream } => {
+            Backing::Gpu {
+                buffer,
+                staging,
+                stream,
+            } => {
                 staging.write(with);
                 let (at, bytes) = (offset as u64, with.len() as u64);
                 let copied = || -> Result<(), GpuError> {
                     stream.copy_in(buffer.span(at, bytes)?, staging.span(0, bytes)?)?;
                     stream.finish("copying the memory under test", COPY)
                 };
-                copied().map_err(|e| VerbsError::Call { what: "CUDA".to_owned(), why: e.to_string() })
+                copied().map_err(|e| VerbsError::Call {
+                    what: "CUDA".to_owned(),
+                    why: e.to_string(),
+                })
             }
         }
     }
@@ -190,15 +226,31 @@ impl Region {
             Backing::Host(host) => {
                 let mut found = vec![0; bytes];
                 // SAFETY: inside of the allocation.
-                unsafe { ptr::copy_nonoverlapping(host.at.as_ptr().add(offset), found.as_mut_ptr(), bytes) };
+                unsafe {
+                    ptr::copy_nonoverlapping(
+                        host.at.as_ptr().add(offset),
+                        found.as_mut_ptr(),
+                        bytes,
+                    );
+                };
                 Ok(found)
             }
-            Backing::Gpu { buffer, staging, stream } => {
+            Backing::Gpu {
+                buffer,
+                staging,
+                stream,
+            } => {
                 let copied = || -> Result<(), GpuError> {
-                    stream.copy_out(staging.span(0, bytes as u64)?, buffer.span(offset as u64, bytes as u64)?)?;
+                    stream.copy_out(
+                        staging.span(0, bytes as u64)?,
+                        buffer.span(offset as u64, bytes as u64)?,
+                    )?;
                     stream.finish("copying the memory under test", COPY)
                 };
-                copied().map_err(|e| VerbsError::Call { what: "CUDA".to_owned(), why: e.to_string() })?;
+                copied().map_err(|e| VerbsError::Call {
+                    what: "CUDA".to_owned(),
+                    why: e.to_string(),
+                })?;
                 Ok(staging.read(bytes))
             }
         }
@@ -209,12 +261,18 @@ impl Region {
         if end.is_some_and(|end| end <= self.bytes) {
             return Ok(());
         }
-        Err(VerbsError::Bounds(format!("{bytes} bytes at {offset} are not inside of {} bytes", self.bytes)))
+        Err(VerbsError::Bounds(format!(
+            "{bytes} bytes at {offset} are not inside of {} bytes",
+            self.bytes
+        )))
     }
 }
 
 fn registration_error(port: &Port, bytes: usize, what: &str, error: &VerbsError) -> VerbsError {
-    VerbsError::Unregistered(format!("{bytes} bytes of {what} cannot be registered at {}: {error}", port.name))
+    VerbsError::Unregistered(format!(
+        "{bytes} bytes of {what} cannot be registered at {}: {error}",
+        port.name
+    ))
 }
 
 /// # Safety
@@ -225,25 +283,37 @@ unsafe fn register(port: &Rc<Port>, at: *mut u8, bytes: usize) -> Result<Registe
     if mr.is_null() {
         return Err(VerbsError::last("ibv_reg_mr"));
     }
-    Ok(RegisteredMr { mr, port: Rc::clone(port) })
+    Ok(RegisteredMr {
+        mr,
+        port: Rc::clone(port),
+    })
 }
 
 fn by_dma_buf(port: &Rc<Port>, buffer: &Buffer, bytes: usize) -> Result<RegisteredMr, VerbsError> {
     let missing = || VerbsError::Missing("this libibverbs has no ibv_reg_dmabuf_mr".to_owned());
     let reg = port.api.reg_dmabuf_mr.ok_or_else(missing)?;
     let exported = buffer.dma_buf();
-    let exported = exported.map_err(|e| VerbsError::Call { what: "CUDA".to_owned(), why: e.to_string() })?;
+    let exported = exported.map_err(|e| VerbsError::Call {
+        what: "CUDA".to_owned(),
+        why: e.to_string(),
+    })?;
     let iova = buffer.whole().address;
     // SAFETY: the dma-buf holds the memory, which lives longer than the registration.
     let mr = unsafe { reg(port.pd, 0, bytes, iova, exported.as_raw_fd(), ACCESS) };
     if mr.is_null() {
         return Err(VerbsError::last("ibv_reg_dmabuf_mr"));
     }
-    Ok(RegisteredMr { mr, port: Rc::clone(port) })
+    Ok(RegisteredMr {
+        mr,
+        port: Rc::clone(port),
+    })
 }
 
 impl fmt::Debug for Region {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Region").field("bytes", &self.bytes).field("how", &self.how).finish_non_exhaustive()
+        f.debug_struct("Region")
+            .field("bytes", &self.bytes)
+            .field("how", &self.how)
+            .finish_non_exhaustive()
     }
 }

@@ -88,12 +88,18 @@ pub enum VerbsError {
 impl VerbsError {
     /// The error of a call that sets errno.
     fn last(what: impl Into<String>) -> Self {
-        Self::Call { what: what.into(), why: io::Error::last_os_error().to_string() }
+        Self::Call {
+            what: what.into(),
+            why: io::Error::last_os_error().to_string(),
+        }
     }
 
     /// The error of a call that returns an errno, which some providers negate.
     fn code(what: impl Into<String>, code: i32) -> Self {
         let why = io::Error::from_raw_os_error(code.saturating_abs()).to_string();
-        Self::Call { what: what.into(), why }
+        Self::Call {
+            what: what.into(),
+            why,
+        }
     }
 }

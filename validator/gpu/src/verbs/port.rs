@@ -52,9 +52,22 @@ impl Port {
         let name = format!("{device}:{number}");
         let context = open(api, device)?;
         // From here on, dropping `port` releases everything.
-        let address = Address { lid: 0, gid: None, mtu: 0 };
+        let address = Address {
+            lid: 0,
+            gid: None,
+            mtu: 0,
+        };
         let (pd, cq) = (ptr::null_mut(), ptr::null_mut());
-        let mut port = Self { api, context, pd, cq, name, number, gid_index: gid, address };
+        let mut port = Self {
+            api,
+            context,
+            pd,
+            cq,
+            name,
+            number,
+            gid_index: gid,
+            address,
+        };
         port.query()?;
         // SAFETY: the context is open.
         port.pd = unsafe { (api.alloc_pd)(context) };
@@ -62,7 +75,15 @@ impl Port {
             return Err(VerbsError::last(format!("ibv_alloc_pd on {}", port.name)));
         }
         // SAFETY: the context is open; no event channel and no data of ours are attached.
-        port.cq = unsafe { (api.create_cq)(context, MAX_COMPLETIONS, ptr::null_mut(), ptr::null_mut(), 0) };
+        port.cq = unsafe {
+            (api.create_cq)(
+                context,
+                MAX_COMPLETIONS,
+                ptr::null_mut(),
+                ptr::null_mut(),
+                0,
+            )
+        };
         if port.cq.is_null() {
             return Err(VerbsError::last(format!("ibv_create_cq on {}", port.name)));
         }
@@ -75,22 +96,37 @@ impl Port {
         // SAFETY: the context is open, and the structure is at least as large as the library's.
         let code = unsafe { (self.api.query_port)(self.context, self.number, &raw mut attr) };
         if code != 0 {
-            return Err(VerbsError::code(format!("ibv_query_port on {}", self.name), code));
+            return Err(VerbsError::code(
+                format!("ibv_query_port on {}", self.name),
+                code,
+            ));
         }
         if attr.state != ACTIVE {
-            return Err(VerbsError::Missing(format!("{} is not ACTIVE (state {})", self.name, attr.state)));
+            return Err(VerbsError::Missing(format!(
+                "{} is not ACTIVE (state {})",
+                self.name, attr.state
+            )));
         }
         let mut gid = None;
         if let Some(index) = self.gid_index {
             let mut found = [0; 16];
             // SAFETY: as above; 16 bytes are written.
-            let code = unsafe { (self.api.query_gid)(self.context, self.number, index.into(), &raw mut found) };
+            let code = unsafe {
+                (self.api.query_gid)(self.context, self.number, index.into(), &raw mut found)
+            };
             if code != 0 {
-                return Err(VerbsError::code(format!("ibv_query_gid {index} on {}", self.name), code));
+                return Err(VerbsError::code(
+                    format!("ibv_query_gid {index} on {}", self.name),
+                    code,
+                ));
             }
             gid = Some(found);
         }
-        self.address = Address { lid: attr.lid, gid, mtu: attr.active_mtu };
+        self.address = Address {
+            lid: attr.lid,
+            gid,
+            mtu: attr.active_mtu,
+        };
         Ok(())
     }
 
@@ -104,7 +140,8 @@ impl Port {
     pub(super) fn completion(&self, due: Instant) -> Result<Option<Completion>, VerbsError> {
         // SAFETY: the context is open; its table is filled in by the provider.
         let poll = unsafe { (*self.context).poll_cq };
-        let poll = poll.ok_or_else(|| VerbsError::Missing(format!("{}: no ibv_poll_cq", self.name)))?;
+        let poll =
+            poll.ok_or_else(|| VerbsError::Missing(format!("{}: no ibv_poll_cq", self.name)))?;
         let mut waits_since = None;
         loop {
             let mut completion = Completion::default();
@@ -116,10 +153,19 @@ impl Port {
                         return Ok(None);
                     }
                     let waited = now.duration_since(*waits_since.get_or_insert(now));
-                    if waited < SPIN_TIME { yield_now() } else { pause(waited) }
+                    if waited < SPIN_TIME {
+                        yield_now();
+                    } else {
+                        pause(waited);
+                    }
                 }
                 1 => return Ok(Some(completion)),
-                code => return Err(VerbsError::code(format!("ibv_poll_cq on {}", self.name), code)),
+                code => {
+                    return Err(VerbsError::code(
+                        format!("ibv_poll_cq on {}", self.name),
+                        code,
+                    ));
+                }
             }
         }
     }
@@ -128,14 +174,23 @@ impl Port {
     pub(super) fn status(&self, completion: &Completion) -> String {
         // SAFETY: any number is allowed; the text is static.
         let text = unsafe { (self.api.status_text)(completion.status) };
-        let text = if text.is_null() { "unknown".to_owned() } else { text_of(text) };
-        format!("{text} (status {}, vendor's {:#x})", completion.status, completion.vendor)
+        let text = if text.is_null() {
+            "unknown".to_owned()
+        } else {
+            text_of(text)
+        };
+        format!(
+            "{text} (status {}, vendor's {:#x})",
+            completion.status, completion.vendor
+        )
     }
 }
 
 fn text_of(text: super::abi::CStrPtr) -> String {
     // SAFETY: the library's text, which ends with 0.
-    unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
+    unsafe { CStr::from_ptr(text) }
+        .to_string_lossy()
+        .into_owned()
 }
 
 fn open(api: &Api, device: &str) -> Result<*mut Context, VerbsError> {
@@ -160,13 +215,23 @@ fn open(api: &Api, device: &str) -> Result<*mut Context, VerbsError> {
         names.push(name);
     }
     let opened = opened.map(|context| {
-        if context.is_null() { Err(VerbsError::last(format!("ibv_open_device {device}"))) } else { Ok(context) }
+        if context.is_null() {
+            Err(VerbsError::last(format!("ibv_open_device {device}")))
+        } else {
+            Ok(context)
+        }
     });
     // SAFETY: the library's list, freed once; an open device stays.
     unsafe { (api.free_devices)(all) };
     opened.unwrap_or_else(|| {
-        let known = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
-        Err(VerbsError::Missing(format!("libibverbs has no driver for {device}; it knows {known}")))
+        let known = if names.is_empty() {
+            "none".to_owned()
+        } else {
+            names.join(", ")
+        };
+        Err(VerbsError::Missing(format!(
+            "libibverbs has no driver for {device}; it knows {known}"
+        )))
     })
 }
 
@@ -188,6 +253,9 @@ impl Drop for Port {
 
 impl std::fmt::Debug for Port {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Port").field("name", &self.name).field("address", &self.address).finish_non_exhaustive()
+        f.debug_struct("Port")
+            .field("name", &self.name)
+            .field("address", &self.address)
+            .finish_non_exhaustive()
     }
 }

@@ -29,7 +29,10 @@ impl Drop for CpuAffinity {
 fn parse(list: &str) -> Option<CpuSet> {
     let mut set = CpuSet::new();
     for range in list.split(',') {
-        let (first, last) = range.trim().split_once('-').unwrap_or((range.trim(), range.trim()));
+        let (first, last) = range
+            .trim()
+            .split_once('-')
+            .unwrap_or((range.trim(), range.trim()));
         let (first, last): (usize, usize) = (first.parse().ok()?, last.parse().ok()?);
         if last >= CpuSet::MAX_CPU || first > last {
             return None;
@@ -56,7 +59,9 @@ mod tests {
     #[test]
     fn dropping_restores_the_previous_processors() {
         let before = sched_getaffinity(None).unwrap();
-        let first = (0..CpuSet::MAX_CPU).find(|cpu| before.is_set(*cpu)).unwrap();
+        let first = (0..CpuSet::MAX_CPU)
+            .find(|cpu| before.is_set(*cpu))
+            .unwrap();
         {
             let _pinned = pin_to_cpus(&first.to_string()).unwrap();
             assert_eq!(sched_getaffinity(None).unwrap().count(), 1);

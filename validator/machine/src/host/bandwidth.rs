@@ -36,7 +36,12 @@ fn parse(text: &str) -> Option<LimitedBandwidth> {
     let (link, place) = tail.split_once(" link at ")?;
     let at = place.split_whitespace().next()?.parse().ok()?;
     let width = link.rsplit_once(" x")?.1.parse().ok()?;
-    Some(LimitedBandwidth { device, at, width, line: text.to_owned() })
+    Some(LimitedBandwidth {
+        device,
+        at,
+        width,
+        line: text.to_owned(),
+    })
 }
 
 #[cfg(test)]
@@ -46,7 +51,11 @@ mod tests {
 
     #[test]
     fn the_newest_line_about_a_device_counts() {
-        let line = |seq: u64, text: &str| Line { seq, at: Duration::ZERO, text: text.to_owned() };
+        let line = |seq: u64, text: &str| Line {
+            seq,
+            at: Duration::ZERO,
+            text: text.to_owned(),
+        };
         let limited_to = |width: u32| {
             format!(
                 "pci 0000:41:00.0: 63.008 Gb/s available PCIe bandwidth, limited by 16.0 GT/s PCIe x{width} link at 0000:40:01.1 (capable of 252.048 Gb/s with 16.0 GT/s PCIe x16 link)"
@@ -54,12 +63,18 @@ mod tests {
         };
         let log = [
             line(1, &limited_to(4)),
-            line(2, "pci 0000:41:00.0: 252.048 Gb/s available PCIe bandwidth (16.0 GT/s PCIe x16 link)"),
+            line(
+                2,
+                "pci 0000:41:00.0: 252.048 Gb/s available PCIe bandwidth (16.0 GT/s PCIe x16 link)",
+            ),
             line(3, &limited_to(8)),
         ];
         let found = limited(&log);
         assert_eq!(found.len(), 1);
-        assert_eq!((found[0].width, found[0].at.to_string()), (8, "0000:40:01.1".to_owned()));
+        assert_eq!(
+            (found[0].width, found[0].at.to_string()),
+            (8, "0000:40:01.1".to_owned())
+        );
         assert_eq!(found[0].device.to_string(), "0000:41:00.0");
         assert_eq!(limited(&[line(1, "limited by x8")]), []);
     }

@@ -51,8 +51,14 @@ pub fn written(line: &str) -> Vec<String> {
 fn word(text: &str) -> Word {
     let plain = text.replace('"', "");
     match plain.split_once('=') {
-        Some((key, value)) => Word { key: key.to_owned(), value: Some(value.to_owned()) },
-        None => Word { key: plain, value: None },
+        Some((key, value)) => Word {
+            key: key.to_owned(),
+            value: Some(value.to_owned()),
+        },
+        None => Word {
+            key: plain,
+            value: None,
+        },
     }
 }
 
@@ -76,13 +82,25 @@ mod tests {
     fn words_are_split_at_the_first_equals_sign() {
         let found = pairs("ro pci=config_acs=0@pci:0:0  iommu=off,soft\n");
         assert_eq!(found[0], ("ro".into(), None));
-        assert_eq!(found[1], ("pci".into(), Some("config_acs=0@pci:0:0".into())));
-        assert_eq!(words("iommu=off,soft")[0].items().collect::<Vec<_>>(), ["off", "soft"]);
+        assert_eq!(
+            found[1],
+            ("pci".into(), Some("config_acs=0@pci:0:0".into()))
+        );
+        assert_eq!(
+            words("iommu=off,soft")[0].items().collect::<Vec<_>>(),
+            ["off", "soft"]
+        );
     }
 
     #[test]
     fn quotes_hold_a_word_together() {
-        assert_eq!(pairs("a=\"b c\" \"d=e f\""), [("a".into(), Some("b c".into())), ("d".into(), Some("e f".into()))]);
+        assert_eq!(
+            pairs("a=\"b c\" \"d=e f\""),
+            [
+                ("a".into(), Some("b c".into())),
+                ("d".into(), Some("e f".into()))
+            ]
+        );
     }
 
     #[test]

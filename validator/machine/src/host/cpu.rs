@@ -53,7 +53,11 @@ pub fn read(root: &Root) -> Result<Cpus, CpuError> {
             Err(source) => Err(CpuError::Unreadable { file, source }),
         }
     };
-    Ok(Cpus { possible: counted("possible")?, present: counted("present")?, online: counted("online")? })
+    Ok(Cpus {
+        possible: counted("possible")?,
+        present: counted("present")?,
+        online: counted("online")?,
+    })
 }
 
 /// A processor's maker, family and model.
@@ -71,23 +75,34 @@ pub struct CpuModel {
 /// recording.
 #[must_use]
 pub fn model(root: &Root) -> Option<CpuModel> {
-    root.text("proc/cpuinfo").ok().as_deref().and_then(first_model)
+    root.text("proc/cpuinfo")
+        .ok()
+        .as_deref()
+        .and_then(first_model)
 }
 
 /// Whether /proc/cpuinfo is that of arm64, which names the implementer of its processors.
 #[must_use]
 pub fn is_arm64(root: &Root) -> bool {
-    root.text("proc/cpuinfo").is_ok_and(|text| text.lines().any(|line| line.starts_with("CPU implementer")))
+    root.text("proc/cpuinfo")
+        .is_ok_and(|text| text.lines().any(|line| line.starts_with("CPU implementer")))
 }
 
 fn first_model(cpuinfo: &str) -> Option<CpuModel> {
     let first = cpuinfo.split("\n\n").next()?;
     let value = |name: &str| {
         let pairs = first.lines().filter_map(|line| line.split_once(':'));
-        pairs.into_iter().find(|(key, _)| key.trim() == name).map(|(_, value)| value.trim())
+        pairs
+            .into_iter()
+            .find(|(key, _)| key.trim() == name)
+            .map(|(_, value)| value.trim())
     };
     let number = |name: &str| value(name)?.parse().ok();
-    Some(CpuModel { vendor: value("vendor_id")?.to_owned(), family: number("cpu family")?, model: number("model")? })
+    Some(CpuModel {
+        vendor: value("vendor_id")?.to_owned(),
+        family: number("cpu family")?,
+        model: number("model")?,
+    })
 }
 
 /// How many processors a list such as `0-3,8` names.
@@ -116,14 +131,26 @@ mod tests {
     fn the_first_processor_gives_the_model() {
         let text = "processor\t: 0\nvendor_id\t: GenuineIntel\ncpu family\t: 6\nmodel\t\t: 143\n\
             model name\t: x: y\n\nprocessor\t: 1\nmodel\t\t: 1\n";
-        let model = CpuModel { vendor: "GenuineIntel".to_owned(), family: 6, model: 143 };
+        let model = CpuModel {
+            vendor: "GenuineIntel".to_owned(),
+            family: 6,
+            model: 143,
+        };
         assert_eq!(first_model(text), Some(model));
         assert_eq!(first_model("processor: 0\nBogoMIPS: 1\n"), None);
     }
 
     #[test]
     fn an_invalid_list_is_not_counted_as_zero() {
-        for bad in ["", "x", "3-1", "0-", "0,,1", "0-18446744073709551615", "0-70000"] {
+        for bad in [
+            "",
+            "x",
+            "3-1",
+            "0-",
+            "0,,1",
+            "0-18446744073709551615",
+            "0-70000",
+        ] {
             assert_eq!(count(bad), None, "'{bad}'");
         }
     }
@@ -132,6 +159,11 @@ mod tests {
     fn a_missing_list_is_an_error_that_names_it() {
         let dir = tempfile::tempdir().unwrap();
         let error = read(&Root::new(dir.path())).unwrap_err();
-        assert!(error.to_string().contains("sys/devices/system/cpu/possible"), "{error}");
+        assert!(
+            error
+                .to_string()
+                .contains("sys/devices/system/cpu/possible"),
+            "{error}"
+        );
     }
 }

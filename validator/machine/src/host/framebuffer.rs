@@ -34,24 +34,34 @@ pub fn on<'a>(gpu: &Device, screens: &'a [Framebuffer]) -> Option<&'a Framebuffe
 /// If the folder or its links cannot be read.
 pub fn read(root: &Root) -> io::Result<Vec<Framebuffer>> {
     let names = absent_is_none(root.names("sys/class/graphics"))?.unwrap_or_default();
-    let names = names.iter().filter_map(|n| n.to_str()).filter(|n| is_framebuffer(n));
+    let names = names
+        .iter()
+        .filter_map(|n| n.to_str())
+        .filter(|n| is_framebuffer(n));
     let all = root.text("proc/fb").unwrap_or_default();
     let shown_by = |name: &str| {
         let mut lines = all.lines().filter_map(|line| line.trim().split_once(' '));
-        lines.find(|(number, _)| name.strip_prefix("fb") == Some(number)).map(|(_, shown_by)| shown_by.to_owned())
+        lines
+            .find(|(number, _)| name.strip_prefix("fb") == Some(number))
+            .map(|(_, shown_by)| shown_by.to_owned())
     };
     names
         .map(|name| {
             let link = root.link(format!("sys/class/graphics/{name}"))?;
             let device = link.to_string_lossy().into_owned();
-            Ok(Framebuffer { name: name.to_owned(), device, shown_by: shown_by(name) })
+            Ok(Framebuffer {
+                name: name.to_owned(),
+                device,
+                shown_by: shown_by(name),
+            })
         })
         .collect()
 }
 
 /// `fb0`, not `fbcon`.
 fn is_framebuffer(name: &str) -> bool {
-    name.strip_prefix("fb").is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()))
+    name.strip_prefix("fb")
+        .is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()))
 }
 
 #[cfg(test)]
@@ -66,11 +76,22 @@ mod tests {
         std::fs::create_dir_all(&graphics).unwrap();
         let device = "../../devices/pci0000:00/0000:00:01.0/simple-framebuffer.0/graphics/fb0";
         symlink(device, graphics.join("fb0")).unwrap();
-        symlink("../../devices/virtual/graphics/fbcon", graphics.join("fbcon")).unwrap();
+        symlink(
+            "../../devices/virtual/graphics/fbcon",
+            graphics.join("fbcon"),
+        )
+        .unwrap();
         let found = |shown_by: Option<&str>| {
             let screens = read(&Root::new(dir.path())).unwrap();
             let shown_by = shown_by.map(str::to_owned);
-            assert_eq!(screens, [Framebuffer { name: "fb0".into(), device: device.into(), shown_by }]);
+            assert_eq!(
+                screens,
+                [Framebuffer {
+                    name: "fb0".into(),
+                    device: device.into(),
+                    shown_by
+                }]
+            );
         };
         found(None);
         std::fs::create_dir(dir.path().join("proc")).unwrap();

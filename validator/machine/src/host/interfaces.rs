@@ -51,6 +51,9 @@ mod tests {
             }
         }
         assert_eq!(up(&Root::new(dir.path())).unwrap(), ["eth0", "eth1"]);
-        assert_eq!(up(&Root::new(dir.path().join("elsewhere"))).unwrap(), [""; 0]);
+        assert_eq!(
+            up(&Root::new(dir.path().join("elsewhere"))).unwrap(),
+            [""; 0]
+        );
     }
 }

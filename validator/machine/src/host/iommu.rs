@@ -48,7 +48,15 @@ pub fn read(root: &Root) -> (Iommu, Vec<Finding>) {
     if grouped.is_none() && has_no_iommu_api(root) {
         let firmware_tables = firmware_tables(root, &mut findings);
         let (classes, groups) = (Vec::new(), 0);
-        return (Iommu { mode: IommuMode::Off, classes, groups, firmware_tables }, findings);
+        return (
+            Iommu {
+                mode: IommuMode::Off,
+                classes,
+                groups,
+                firmware_tables,
+            },
+            findings,
+        );
     }
     let mut names = |folder: &str| match names(root, folder) {
         Ok(names) => Some(names),
@@ -59,14 +67,26 @@ pub fn read(root: &Root) -> (Iommu, Vec<Finding>) {
     };
     let classes = names(CLASS);
     let groups = names(GROUPS);
-    let types = groups.iter().flatten().map(|g| (g, root.text(format!("{GROUPS}/{g}/type"))));
+    let types = groups
+        .iter()
+        .flatten()
+        .map(|g| (g, root.text(format!("{GROUPS}/{g}/type"))));
     let types: Vec<(&String, io::Result<String>)> = types.collect();
-    for (group, e) in types.iter().filter_map(|(g, t)| Some((g, t.as_ref().err()?))) {
-        findings.push(iommu_unknown(format!("/{GROUPS}/{group}/type cannot be read: {e}")));
+    for (group, e) in types
+        .iter()
+        .filter_map(|(g, t)| Some((g, t.as_ref().err()?)))
+    {
+        findings.push(iommu_unknown(format!(
+            "/{GROUPS}/{group}/type cannot be read: {e}"
+        )));
     }
-    let types: Vec<&str> = types.iter().filter_map(|(_, t)| t.as_deref().ok()).collect();
+    let types: Vec<&str> = types
+        .iter()
+        .filter_map(|(_, t)| t.as_deref().ok())
+        .collect();
     let translated = types.iter().any(|t| *t != "identity");
-    let off = classes.as_ref().is_some_and(Vec::is_empty) && groups.as_ref().is_some_and(Vec::is_empty);
+    let off =
+        classes.as_ref().is_some_and(Vec::is_empty) && groups.as_ref().is_some_and(Vec::is_empty);
     let mode = match () {
         () if translated => IommuMode::Translated,
         () if !findings.is_empty() => IommuMode::Unknown,
@@ -104,7 +124,10 @@ fn is_built_without(root: &Root) -> bool {
 /// Firmware without ACPI describes no IOMMU.
 fn firmware_tables(root: &Root, findings: &mut Vec<Finding>) -> Vec<String> {
     match names(root, TABLES) {
-        Ok(names) => names.into_iter().filter(|n| n == "DMAR" || n == "IVRS").collect(),
+        Ok(names) => names
+            .into_iter()
+            .filter(|n| n == "DMAR" || n == "IVRS")
+            .collect(),
         Err(e) if e.kind() == ErrorKind::NotFound => Vec::new(),
         Err(e) => {
             findings.push(iommu_unknown(format!("/{TABLES} cannot be read: {e}")));
@@ -120,7 +143,11 @@ fn grouped_device(root: &Root) -> Option<String> {
 }
 
 fn names(root: &Root, folder: &str) -> io::Result<Vec<String>> {
-    Ok(root.names(folder)?.into_iter().map(|n| n.to_string_lossy().into_owned()).collect())
+    Ok(root
+        .names(folder)?
+        .into_iter()
+        .map(|n| n.to_string_lossy().into_owned())
+        .collect())
 }
 
 fn iommu_unknown(message: String) -> Finding {
@@ -131,7 +158,9 @@ fn contradiction(classes: Option<&[String]>, grouped: Option<&str>) -> Finding {
     let classes = classes.unwrap_or_default().join(" ");
     let grouped = grouped.unwrap_or("none");
     let message = "there is no IOMMU group, but another source shows an IOMMU".to_owned();
-    iommu_unknown(message).seen(format!("/{CLASS}: {classes}")).seen(format!("function with an iommu_group: {grouped}"))
+    iommu_unknown(message)
+        .seen(format!("/{CLASS}: {classes}"))
+        .seen(format!("function with an iommu_group: {grouped}"))
 }
 
 /// The groups and the devices in them.
@@ -158,7 +187,10 @@ pub fn dma_groups(root: &Root) -> io::Result<DmaGroups> {
     for device in root.names(DEVICES)? {
         let device = device.to_string_lossy().into_owned();
         if let Some(link) = absent_is_none(root.link(format!("{DEVICES}/{device}/iommu_group")))? {
-            let group = link.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+            let group = link
+                .file_name()
+                .map(|name| name.to_string_lossy().into_owned())
+                .unwrap_or_default();
             members.push((device, group));
         }
     }
@@ -203,8 +235,14 @@ mod tests {
 
     #[test]
     fn identity_needs_identity_in_every_group() {
-        assert_eq!(mode(&machine(&["dmar0"], &["identity", "identity"])), (IommuMode::Identity, 0));
-        assert_eq!(mode(&machine(&["dmar0"], &["identity", "DMA-FQ"])), (IommuMode::Translated, 0));
+        assert_eq!(
+            mode(&machine(&["dmar0"], &["identity", "identity"])),
+            (IommuMode::Identity, 0)
+        );
+        assert_eq!(
+            mode(&machine(&["dmar0"], &["identity", "DMA-FQ"])),
+            (IommuMode::Translated, 0)
+        );
     }
 
     #[test]
@@ -220,7 +258,9 @@ mod tests {
     fn a_kernel_without_iommu_api_has_neither_folder_and_translates_nothing() {
         let without = |config: &str| {
             let dir = machine(&[], &[]);
-            [CLASS, GROUPS].iter().for_each(|folder| fs::remove_dir(dir.path().join(folder)).unwrap());
+            [CLASS, GROUPS]
+                .iter()
+                .for_each(|folder| fs::remove_dir(dir.path().join(folder)).unwrap());
             fs::create_dir_all(dir.path().join("proc/sys/kernel")).unwrap();
             fs::write(dir.path().join("proc/sys/kernel/osrelease"), "6.12.0\n").unwrap();
             fs::create_dir(dir.path().join("boot")).unwrap();
@@ -230,7 +270,11 @@ mod tests {
         let dir = without("CONFIG_PCI=y\n# CONFIG_IOMMU_SUPPORT is not set\n");
         assert_eq!(mode(&dir), (IommuMode::Off, 0));
         for config in ["CONFIG_PCI=y\nCONFIG_IOMMU_API=y\n", ""] {
-            assert_eq!(mode(&without(config)), (IommuMode::Unknown, 2), "the recording lacks them");
+            assert_eq!(
+                mode(&without(config)),
+                (IommuMode::Unknown, 2),
+                "the recording lacks them"
+            );
         }
         let function = dir.path().join(DEVICES).join("0000:00:01.0");
         fs::create_dir(&function).unwrap();
@@ -261,6 +305,9 @@ mod tests {
         for table in ["APIC", "DMAR", "IVRS"] {
             fs::write(dir.path().join(TABLES).join(table), "").unwrap();
         }
-        assert_eq!(read(&Root::new(dir.path())).0.firmware_tables, ["DMAR", "IVRS"]);
+        assert_eq!(
+            read(&Root::new(dir.path())).0.firmware_tables,
+            ["DMAR", "IVRS"]
+        );
     }
 }

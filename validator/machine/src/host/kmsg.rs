@@ -65,7 +65,10 @@ impl Cursor {
         let lines = parse(&all);
         let lost = missing(self.last, &lines).max(u64::from(overrun));
         self.last = lines.last().map(|line| line.seq).or(self.last);
-        Ok(NewLines { lines: foreign(lines), lost })
+        Ok(NewLines {
+            lines: foreign(lines),
+            lost,
+        })
     }
 }
 
@@ -94,7 +97,10 @@ pub fn records(mut file: &File) -> io::Result<(Vec<u8>, bool)> {
 fn missing(last: Option<u64>, lines: &[Line]) -> u64 {
     let numbers = last.into_iter().chain(lines.iter().map(|line| line.seq));
     let next = numbers.clone().skip(1);
-    numbers.zip(next).map(|(a, b)| b.saturating_sub(a).saturating_sub(1)).fold(0, u64::saturating_add)
+    numbers
+        .zip(next)
+        .map(|(a, b)| b.saturating_sub(a).saturating_sub(1))
+        .fold(0, u64::saturating_add)
 }
 
 /// The lines without firstlight's own: init copies its console into the kernel log, and lines that the report
@@ -108,7 +114,12 @@ fn foreign(mut lines: Vec<Line>) -> Vec<Line> {
 #[must_use]
 pub fn mentioning(lines: &[Line], words: &[&str], most: usize) -> Vec<String> {
     let holds = |line: &&Line| words.iter().any(|w| line.text.contains(w));
-    lines.iter().filter(holds).take(most).map(|l| format!("kmsg: {}", l.text)).collect()
+    lines
+        .iter()
+        .filter(holds)
+        .take(most)
+        .map(|l| format!("kmsg: {}", l.text))
+        .collect()
 }
 
 #[cfg(test)]
@@ -130,7 +141,13 @@ mod tests {
         assert_eq!(cursor.read_new().unwrap(), NewLines::default());
         std::fs::write(dir.path().join(FILE), format!("{LOG}6,342,7,-;new\n")).unwrap();
         let news = cursor.read_new().unwrap();
-        assert_eq!((news.lines.iter().map(|l| l.seq).collect::<Vec<_>>(), news.lost), (vec![342], 0));
+        assert_eq!(
+            (
+                news.lines.iter().map(|l| l.seq).collect::<Vec<_>>(),
+                news.lost
+            ),
+            (vec![342], 0)
+        );
         assert_eq!(read(&root).unwrap().lines.len(), 4);
     }
 
@@ -147,7 +164,14 @@ mod tests {
         assert_eq!((news.lines.len(), news.lost), (1, 3));
         assert_eq!(read(&root).unwrap().lost, 3);
         let lines = parse(LOG.as_bytes());
-        assert_eq!((missing(None, &lines), missing(Some(300), &lines), missing(Some(500), &lines)), (0, 38, 0));
+        assert_eq!(
+            (
+                missing(None, &lines),
+                missing(Some(300), &lines),
+                missing(Some(500), &lines)
+            ),
+            (0, 38, 0)
+        );
         assert_eq!(
             missing(
                 None,
@@ -167,6 +191,10 @@ mod tests {
     #[test]
     fn a_missing_log_is_an_error_that_names_it() {
         let dir = tempfile::tempdir().unwrap();
-        assert!(read(&Root::new(dir.path())).unwrap_err().starts_with("/dev/kmsg: "));
+        assert!(
+            read(&Root::new(dir.path()))
+                .unwrap_err()
+                .starts_with("/dev/kmsg: ")
+        );
     }
 }

@@ -32,8 +32,19 @@ pub fn parse(table: &[u8]) -> Option<Madt> {
         let entry = rest.get(..usize::from(length)).filter(|e| e.len() >= 2)?;
         // A processor may be listed in both kinds; its APIC id counts it once. All ones means no processor.
         let (ids, id, flags) = match kind {
-            0 => (&mut apic, entry.get(3).map(|id| u32::from(*id)).filter(|id| *id != 0xff), word(entry, 4)?),
-            9 => (&mut apic, Some(word(entry, 4)?).filter(|id| *id != u32::MAX), word(entry, 8)?),
+            0 => (
+                &mut apic,
+                entry
+                    .get(3)
+                    .map(|id| u32::from(*id))
+                    .filter(|id| *id != 0xff),
+                word(entry, 4)?,
+            ),
+            9 => (
+                &mut apic,
+                Some(word(entry, 4)?).filter(|id| *id != u32::MAX),
+                word(entry, 8)?,
+            ),
             // GICC, a processor of arm64: the flags are behind the ACPI processor's uid.
             11 => (&mut uids, Some(word(entry, 8)?), word(entry, 12)?),
             _ => (&mut apic, None, 0),
@@ -42,11 +53,19 @@ pub fn parse(table: &[u8]) -> Option<Madt> {
         rest = rest.get(entry.len()..)?;
     }
     let enabled = apic.len() + uids.len();
-    Some(Madt { enabled, largest_apic_id: apic.last().copied(), arm: !uids.is_empty() })
+    Some(Madt {
+        enabled,
+        largest_apic_id: apic.last().copied(),
+        arm: !uids.is_empty(),
+    })
 }
 
 fn word(entry: &[u8], at: usize) -> Option<u32> {
-    entry.get(at..at.checked_add(4)?)?.try_into().ok().map(u32::from_le_bytes)
+    entry
+        .get(at..at.checked_add(4)?)?
+        .try_into()
+        .ok()
+        .map(u32::from_le_bytes)
 }
 
 /// Reads the table; on a live machine only root may read it. `None` if there is no table, or if a
@@ -55,8 +74,11 @@ fn word(entry: &[u8], at: usize) -> Option<u32> {
 /// # Errors
 /// If the read fails; `InvalidData` for a damaged table.
 pub fn read(root: &Root) -> io::Result<Option<Madt>> {
-    let table = absent_is_none(root.read("sys/firmware/acpi/tables/APIC"))?.filter(|t| !t.is_empty());
-    table.map(|table| parse(&table).ok_or_else(|| io::ErrorKind::InvalidData.into())).transpose()
+    let table =
+        absent_is_none(root.read("sys/firmware/acpi/tables/APIC"))?.filter(|t| !t.is_empty());
+    table
+        .map(|table| parse(&table).ok_or_else(|| io::ErrorKind::InvalidData.into()))
+        .transpose()
 }
 
 #[cfg(test)]
@@ -85,14 +107,24 @@ mod tests {
     #[test]
     fn enabled_processors_of_both_kinds_count_once() {
         let io_apic = [1, 12, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
-        let all = table(&[&lapic(0, 1), &lapic(1, 1), &lapic(2, 0), &io_apic, &x2apic(1, 1), &x2apic(200, 1)]);
+        let all = table(&[
+            &lapic(0, 1),
+            &lapic(1, 1),
+            &lapic(2, 0),
+            &io_apic,
+            &x2apic(1, 1),
+            &x2apic(200, 1),
+        ]);
         assert_eq!(enabled_cpus(&all), Some(3));
     }
 
     #[test]
     fn the_largest_id_is_that_of_an_enabled_processor() {
         let largest = |entries: &[&[u8]]| parse(&table(entries)).unwrap().largest_apic_id;
-        assert_eq!(largest(&[&lapic(0, 1), &lapic(7, 1), &x2apic(200, 0)]), Some(7));
+        assert_eq!(
+            largest(&[&lapic(0, 1), &lapic(7, 1), &x2apic(200, 0)]),
+            Some(7)
+        );
         let mut wide = x2apic(0, 1);
         wide[5] = 1;
         assert_eq!(largest(&[&lapic(0, 1), &wide]), Some(256));
@@ -107,12 +139,22 @@ mod tests {
             entry
         };
         let madt = parse(&table(&[&gicc(0, 1), &gicc(1, 1), &gicc(2, 0)])).unwrap();
-        assert_eq!(madt, Madt { enabled: 2, largest_apic_id: None, arm: true });
+        assert_eq!(
+            madt,
+            Madt {
+                enabled: 2,
+                largest_apic_id: None,
+                arm: true
+            }
+        );
     }
 
     #[test]
     fn an_id_of_all_ones_is_not_a_processor() {
-        assert_eq!(enabled_cpus(&table(&[&lapic(0xff, 1), &lapic(0, 1)])), Some(1));
+        assert_eq!(
+            enabled_cpus(&table(&[&lapic(0xff, 1), &lapic(0, 1)])),
+            Some(1)
+        );
     }
 
     #[test]

@@ -13,7 +13,11 @@ pub const FOREIGN: &[&str] = &["nouveau", "nvidiafb", "nova_core", "nova_drm"];
 /// If /sys/module cannot be read, because then the loaded modules are unknown.
 pub fn loaded<'a>(root: &Root, names: &[&'a str]) -> io::Result<Vec<&'a str>> {
     let there = root.names("sys/module")?;
-    Ok(names.iter().copied().filter(|n| there.iter().any(|t| t.as_os_str() == *n)).collect())
+    Ok(names
+        .iter()
+        .copied()
+        .filter(|n| there.iter().any(|t| t.as_os_str() == *n))
+        .collect())
 }
 
 /// Version of the loaded NVIDIA driver; `None` when it is not loaded.

@@ -35,10 +35,17 @@ impl OwnProcesses {
     /// The run whose validator is the parent process.
     #[must_use]
     pub fn of_parent() -> Self {
-        let validator = getppid().and_then(|pid| u32::try_from(pid.as_raw_nonzero().get()).ok()).unwrap_or_default();
+        let validator = getppid()
+            .and_then(|pid| u32::try_from(pid.as_raw_nonzero().get()).ok())
+            .unwrap_or_default();
         let group = (getpgrp() == getpid()).then(std::process::id);
         let since = stat(validator).map_or(0, |t| t.started);
-        Self { validator, since, group, program: program(std::process::id()) }
+        Self {
+            validator,
+            since,
+            group,
+            program: program(std::process::id()),
+        }
     }
 
     /// Whether `pid` belongs to this run. A process whose parent has ended is a child of process 1: it
@@ -105,7 +112,11 @@ fn parse(stat: &str) -> Option<ProcessStat> {
     let parent = fields.nth(1)?.parse().ok()?;
     let group = fields.next()?.parse().ok()?;
     let started = fields.nth(16)?.parse().ok()?;
-    Some(ProcessStat { parent, group, started })
+    Some(ProcessStat {
+        parent,
+        group,
+        started,
+    })
 }
 
 #[cfg(test)]
@@ -116,14 +127,25 @@ mod tests {
     #[test]
     fn a_line_of_stat_is_read_whatever_the_name() {
         let line = "77 (a) b (c) S 12 76 77 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 4711 1000 1";
-        assert_eq!(parse(line), Some(ProcessStat { parent: 12, group: 76, started: 4711 }));
+        assert_eq!(
+            parse(line),
+            Some(ProcessStat {
+                parent: 12,
+                group: 76,
+                started: 4711
+            })
+        );
         assert_eq!((parse("77 (a) S 12"), parse("")), (None, None));
     }
 
     #[test]
     fn children_belong_to_the_run_and_other_processes_do_not() {
         let own = OwnProcesses::of_parent();
-        let mut child = Command::new("sleep").arg("60").stdin(Stdio::null()).spawn().unwrap();
+        let mut child = Command::new("sleep")
+            .arg("60")
+            .stdin(Stdio::null())
+            .spawn()
+            .unwrap();
         let pid = child.id();
         assert!(own.has(pid) && own.has(std::process::id()) && is_visible(pid));
         child.kill().unwrap();

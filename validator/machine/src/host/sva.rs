@@ -47,24 +47,36 @@ fn configuration(root: &Root, release: Option<&str>) -> Option<(String, String)>
         ]
     });
     let mut plain = of_release.filter_map(|file| Some((root.text(&file).ok()?, file)));
-    let inflated = || Some((inflate(&root.read(COMPRESSED).ok()?)?, COMPRESSED.to_owned()));
+    let inflated = || {
+        Some((
+            inflate(&root.read(COMPRESSED).ok()?)?,
+            COMPRESSED.to_owned(),
+        ))
+    };
     let (text, file) = plain.next().or_else(inflated)?;
     text.contains("CONFIG_").then_some((file, text))
 }
 
 fn inflate(bytes: &[u8]) -> Option<String> {
     let mut text = String::new();
-    GzDecoder::new(bytes).take(MOST).read_to_string(&mut text).ok()?;
+    GzDecoder::new(bytes)
+        .take(MOST)
+        .read_to_string(&mut text)
+        .ok()?;
     Some(text)
 }
 
 fn is_set(configuration: &str) -> bool {
-    configuration.lines().any(|line| line.trim().strip_prefix(OPTION) == Some("=y"))
+    configuration
+        .lines()
+        .any(|line| line.trim().strip_prefix(OPTION) == Some("=y"))
 }
 
 /// `ffffffc008000000 T iommu_attach_device`, with `[module]` behind the symbols of modules.
 fn has_symbol(symbols: &str) -> bool {
-    symbols.lines().any(|line| line.split_whitespace().nth(2) == Some(SYMBOL))
+    symbols
+        .lines()
+        .any(|line| line.split_whitespace().nth(2) == Some(SYMBOL))
 }
 
 #[cfg(test)]
@@ -78,9 +90,14 @@ mod tests {
     const WITH: &str = "CONFIG_ARM_SMMU_V3=y\nCONFIG_ARM_SMMU_V3_SVA=y";
     const WITHOUT: &str = "CONFIG_ARM_SMMU_V3=y\n# CONFIG_ARM_SMMU_V3_SVA is not set";
     const ARM: (&str, &str) = ("proc/cpuinfo", "processor : 0\nCPU implementer : 0x41");
-    const NO_SYMBOL: (&str, &str) =
-        ("proc/kallsyms", "ff00 T iommu_attach_device\nff01 t os_iommu_sva_bind_device [nvidia]");
-    const A_SYMBOL: (&str, &str) = ("proc/kallsyms", "ff00 T iommu_attach_device\nff02 T iommu_sva_bind_device");
+    const NO_SYMBOL: (&str, &str) = (
+        "proc/kallsyms",
+        "ff00 T iommu_attach_device\nff01 t os_iommu_sva_bind_device [nvidia]",
+    );
+    const A_SYMBOL: (&str, &str) = (
+        "proc/kallsyms",
+        "ff00 T iommu_attach_device\nff02 T iommu_sva_bind_device",
+    );
 
     fn lacks(files: &[(&str, &str)]) -> Option<String> {
         let dir = tempfile::tempdir().unwrap();
@@ -100,30 +117,60 @@ mod tests {
 
     #[test]
     fn each_place_of_the_configuration_shows_a_kernel_without_it() {
-        for file in
-            ["boot/config-6.12.9", "lib/modules/6.12.9/config", "usr/lib/modules/6.12.9/config", "proc/config.gz"]
-        {
+        for file in [
+            "boot/config-6.12.9",
+            "lib/modules/6.12.9/config",
+            "usr/lib/modules/6.12.9/config",
+            "proc/config.gz",
+        ] {
             let evidence = format!("/{file}: CONFIG_ARM_SMMU_V3_SVA is not set");
             assert_eq!(lacks(&[ARM, (file, WITHOUT)]), Some(evidence));
             assert_eq!(lacks(&[ARM, (file, WITH)]), None, "{file}");
             assert_eq!(lacks(&[ARM, (file, WITH), NO_SYMBOL]), None, "{file}");
-            assert_eq!(lacks(&[ARM, (file, WITHOUT), A_SYMBOL]), None, "{file}: the running kernel has it");
+            assert_eq!(
+                lacks(&[ARM, (file, WITHOUT), A_SYMBOL]),
+                None,
+                "{file}: the running kernel has it"
+            );
         }
-        assert_eq!(lacks(&[ARM, ("boot/config-6.12.8", WITHOUT)]), None, "of another kernel");
-        assert!(lacks(&[ARM, ("boot/config-6.12.9", "CONFIG_ARM_SMMU_V3_SVA=yes\nCONFIG_X=y")]).is_some());
+        assert_eq!(
+            lacks(&[ARM, ("boot/config-6.12.8", WITHOUT)]),
+            None,
+            "of another kernel"
+        );
+        assert!(
+            lacks(&[
+                ARM,
+                (
+                    "boot/config-6.12.9",
+                    "CONFIG_ARM_SMMU_V3_SVA=yes\nCONFIG_X=y"
+                )
+            ])
+            .is_some()
+        );
     }
 
     #[test]
     fn without_a_configuration_the_symbols_decide() {
         let evidence = "/proc/kallsyms: there is no iommu_sva_bind_device".to_owned();
         assert_eq!(lacks(&[ARM, NO_SYMBOL]), Some(evidence));
-        assert_eq!((lacks(&[ARM, A_SYMBOL]), lacks(&[ARM]), lacks(&[ARM, ("proc/kallsyms", "")])), (None, None, None));
+        assert_eq!(
+            (
+                lacks(&[ARM, A_SYMBOL]),
+                lacks(&[ARM]),
+                lacks(&[ARM, ("proc/kallsyms", "")])
+            ),
+            (None, None, None)
+        );
     }
 
     #[test]
     fn another_architecture_does_not_need_it() {
         let x86 = ("proc/cpuinfo", "vendor_id : GenuineIntel");
-        assert_eq!(lacks(&[x86, ("boot/config-6.12.9", WITHOUT), NO_SYMBOL]), None);
+        assert_eq!(
+            lacks(&[x86, ("boot/config-6.12.9", WITHOUT), NO_SYMBOL]),
+            None
+        );
         assert_eq!(lacks(&[("boot/config-6.12.9", WITHOUT), NO_SYMBOL]), None);
     }
 }

@@ -64,14 +64,26 @@ impl Difference {
     #[must_use]
     pub fn changed(path: &str, expected: impl Into<String>, found: impl Into<String>) -> Self {
         let (expected, found) = (Some(expected.into()), Some(found.into()));
-        Self { change: Change::Changed, path: path.to_owned(), package: None, expected, found }
+        Self {
+            change: Change::Changed,
+            path: path.to_owned(),
+            package: None,
+            expected,
+            found,
+        }
     }
 
     /// `path` is not listed.
     #[must_use]
     pub fn added(path: &str, found: impl Into<String>) -> Self {
         let found = Some(found.into());
-        Self { change: Change::Added, path: path.to_owned(), package: None, expected: None, found }
+        Self {
+            change: Change::Added,
+            path: path.to_owned(),
+            package: None,
+            expected: None,
+            found,
+        }
     }
 }
 
@@ -106,7 +118,11 @@ fn difference(path: &str, listed: &ListedFile, found: Option<String>) -> Option<
         Content::File(sum) => sum.clone(),
         Content::Link(target) => format!("-> {target}"),
     };
-    let change = if found.is_some() { Change::Changed } else { Change::Missing };
+    let change = if found.is_some() {
+        Change::Changed
+    } else {
+        Change::Missing
+    };
     (found.as_ref() != Some(&expected)).then(|| Difference {
         change,
         path: path.to_owned(),
@@ -132,12 +148,21 @@ mod tests {
     const SUM: &str = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08";
 
     fn list() -> FileList {
-        parse(&format!("{SUM}\t/init\tbuilt here\n{SUM}\t/usr/a\tp 1\n-> usr/bin\t/bin\tbuilt here\n")).unwrap()
+        parse(&format!(
+            "{SUM}\t/init\tbuilt here\n{SUM}\t/usr/a\tp 1\n-> usr/bin\t/bin\tbuilt here\n"
+        ))
+        .unwrap()
     }
 
     fn tree() -> FoundFiles {
         let link = FoundObject::Link("usr/bin".into());
-        [("/bin", link), ("/init", FoundObject::File), ("/usr/a", FoundObject::File)].map(|(p, f)| (p.into(), f)).into()
+        [
+            ("/bin", link),
+            ("/init", FoundObject::File),
+            ("/usr/a", FoundObject::File),
+        ]
+        .map(|(p, f)| (p.into(), f))
+        .into()
     }
 
     fn differences(tree: &FoundFiles) -> Vec<(Change, String)> {
@@ -158,22 +183,41 @@ mod tests {
 
     #[test]
     fn a_different_content_kind_or_target_is_a_change() {
-        let found = compare(&list(), &tree(), |path| Ok(if path == "/init" { "00".into() } else { SUM.into() }));
+        let found = compare(&list(), &tree(), |path| {
+            Ok(if path == "/init" {
+                "00".into()
+            } else {
+                SUM.into()
+            })
+        });
         let found = found.unwrap();
-        assert_eq!((found.len(), found[0].path.as_str(), found[0].found.as_deref()), (1, "/init", Some("00")));
+        assert_eq!(
+            (
+                found.len(),
+                found[0].path.as_str(),
+                found[0].found.as_deref()
+            ),
+            (1, "/init", Some("00"))
+        );
         for (path, kind) in [
             ("/init", FoundObject::Link("x".into())),
             ("/init", FoundObject::Special),
             ("/bin", FoundObject::File),
             ("/bin", FoundObject::Link("usr/sbin".into())),
         ] {
-            assert_eq!(differences(&with(path, kind)), [(Change::Changed, path.to_owned())]);
+            assert_eq!(
+                differences(&with(path, kind)),
+                [(Change::Changed, path.to_owned())]
+            );
         }
     }
 
     #[test]
     fn missing_and_added_files_are_reported() {
-        assert_eq!(differences(&with("/etc/x", FoundObject::File)), [(Change::Added, "/etc/x".to_owned())]);
+        assert_eq!(
+            differences(&with("/etc/x", FoundObject::File)),
+            [(Change::Added, "/etc/x".to_owned())]
+        );
         for path in ["/bin", "/usr/a"] {
             let mut less = tree();
             less.remove(path);
@@ -186,21 +230,36 @@ mod tests {
         let mut other = tree();
         other.remove("/usr/a");
         other.insert("/usr".into(), FoundObject::Link("/evil".into()));
-        assert_eq!(differences(&other), [(Change::Added, "/usr".to_owned()), (Change::Missing, "/usr/a".to_owned())]);
+        assert_eq!(
+            differences(&other),
+            [
+                (Change::Added, "/usr".to_owned()),
+                (Change::Missing, "/usr/a".to_owned())
+            ]
+        );
     }
 
     #[test]
     fn an_unreadable_file_is_an_error_and_a_disappeared_one_is_missing() {
         let failing = |kind: io::ErrorKind| compare(&list(), &tree(), move |_| Err(kind.into()));
-        assert_eq!(failing(io::ErrorKind::PermissionDenied).unwrap_err().0, "/init");
+        assert_eq!(
+            failing(io::ErrorKind::PermissionDenied).unwrap_err().0,
+            "/init"
+        );
         let gone = failing(io::ErrorKind::NotFound).unwrap();
-        assert!(gone.len() == 2 && gone.iter().all(|d| d.change == Change::Missing), "{gone:?}");
+        assert!(
+            gone.len() == 2 && gone.iter().all(|d| d.change == Change::Missing),
+            "{gone:?}"
+        );
     }
 
     #[test]
     fn a_link_is_not_a_file_that_contains_its_target() {
         // A file of a link's bytes has a hash, never `-> ..`.
-        let found = compare(&list(), &with("/bin", FoundObject::File), |_| Ok("-> usr/bin".into())).unwrap();
+        let found = compare(&list(), &with("/bin", FoundObject::File), |_| {
+            Ok("-> usr/bin".into())
+        })
+        .unwrap();
         assert!(found.iter().any(|d| d.path == "/bin"), "{found:?}");
     }
 }

@@ -41,7 +41,11 @@ pub struct Document<'a> {
 impl<'a> Document<'a> {
     /// The document for a result.
     #[must_use]
-    pub fn of(root: &Root, cmdline: Option<&'a str>, seen: &'a Result<Option<Examined>, ExamineError>) -> Self {
+    pub fn of(
+        root: &Root,
+        cmdline: Option<&'a str>,
+        seen: &'a Result<Option<Examined>, ExamineError>,
+    ) -> Self {
         let nothing = |summary| Self {
             schema: "firstlight.image/1",
             root: root.name(),
@@ -61,7 +65,9 @@ impl<'a> Document<'a> {
         };
         match seen {
             Err(why) => nothing(format!("not known: {why}")),
-            Ok(None) => nothing(format!("not applicable: no {IDENTITY_FILE}, so this is not a firstlight image")),
+            Ok(None) => nothing(format!(
+                "not applicable: no {IDENTITY_FILE}, so this is not a firstlight image"
+            )),
             Ok(Some(seen)) => Self {
                 version: Some(&seen.appliance.version),
                 image_id: seen.appliance.image_id.as_deref(),
@@ -100,7 +106,10 @@ impl<'a> Document<'a> {
         for difference in self.differences {
             line(difference.change.word(), Some(&worded(difference)));
         }
-        let all = [self.changed, self.missing, self.added].into_iter().flatten().sum::<usize>();
+        let all = [self.changed, self.missing, self.added]
+            .into_iter()
+            .flatten()
+            .sum::<usize>();
         if let Some(more @ 1..) = all.checked_sub(self.differences.len()) {
             line("..", Some(&format!("and {more} more")));
         }
@@ -112,11 +121,24 @@ impl<'a> Document<'a> {
 /// `/usr/bin/busybox (busybox-static 1:1.37.0-6): expected 598a3fd92bda, found 01ba4719c80b`
 #[must_use]
 pub fn worded(difference: &Difference) -> String {
-    let Difference { path, package, expected, found, .. } = difference;
-    let package = package.as_ref().map_or_else(String::new, |package| format!(" ({package})"));
+    let Difference {
+        path,
+        package,
+        expected,
+        found,
+        ..
+    } = difference;
+    let package = package
+        .as_ref()
+        .map_or_else(String::new, |package| format!(" ({package})"));
     let states = [("expected", expected), ("found", found)];
-    let states = states.iter().filter_map(|(word, value)| Some(format!("{word} {}", short(value.as_ref()?))));
-    shown(&format!("{path}{package}: {}", states.collect::<Vec<_>>().join(", ")))
+    let states = states
+        .iter()
+        .filter_map(|(word, value)| Some(format!("{word} {}", short(value.as_ref()?))));
+    shown(&format!(
+        "{path}{package}: {}",
+        states.collect::<Vec<_>>().join(", ")
+    ))
 }
 
 /// The beginning of a SHA-256; anything else as it is.

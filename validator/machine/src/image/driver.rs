@@ -65,9 +65,14 @@ pub struct DriverMounts {
 /// # Errors
 /// That line.
 pub fn mounts(text: &str) -> Result<Vec<Mount>, String> {
-    let all = text.lines().map(|line| mount(line).ok_or_else(|| line.to_owned()));
+    let all = text
+        .lines()
+        .map(|line| mount(line).ok_or_else(|| line.to_owned()));
     let mut all = all.collect::<Result<Vec<_>, _>>()?;
-    all.retain(|m| m.at.strip_prefix(MOUNT_POINT).is_some_and(|rest| rest.is_empty() || rest.starts_with('/')));
+    all.retain(|m| {
+        m.at.strip_prefix(MOUNT_POINT)
+            .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    });
     Ok(all)
 }
 
@@ -88,7 +93,10 @@ fn mount(line: &str) -> Option<Mount> {
 /// Removes the files in the driver image from the list: the image's hash covers them.
 #[must_use]
 pub fn split_off(list: &mut FileList) -> bool {
-    let below = |path: &str| path.strip_prefix(MOUNT_POINT).is_some_and(|rest| rest.starts_with('/'));
+    let below = |path: &str| {
+        path.strip_prefix(MOUNT_POINT)
+            .is_some_and(|rest| rest.starts_with('/'))
+    };
     let has_image = list.contains_key(FILE);
     list.retain(|path, _| !(has_image && below(path)));
     has_image
@@ -99,16 +107,26 @@ pub fn split_off(list: &mut FileList) -> bool {
 pub fn judge(has_image: bool, seen: &DriverMounts) -> (DriverImage, Option<Difference>) {
     let foreign = |found: String| {
         let expected = if has_image { FILE } else { "nothing" };
-        (DriverImage::Foreign, Some(Difference::changed(MOUNT_POINT, expected, found)))
+        (
+            DriverImage::Foreign,
+            Some(Difference::changed(MOUNT_POINT, expected, found)),
+        )
     };
     match (&seen.mounts[..], has_image) {
         ([], true) => (DriverImage::NotMounted, None),
         ([], false) => (DriverImage::None, None),
         ([one], true) if one.at == MOUNT_POINT => {
-            let Mount { device, root, kind, .. } = one;
-            let backing = seen.backing.as_ref().map(|(file, from, size)| (file.as_str(), *from, *size));
+            let Mount {
+                device, root, kind, ..
+            } = one;
+            let backing = seen
+                .backing
+                .as_ref()
+                .map(|(file, from, size)| (file.as_str(), *from, *size));
             match backing {
-                _ if seen.device != Some(*device) => foreign("another file system over it".to_owned()),
+                _ if seen.device != Some(*device) => {
+                    foreign("another file system over it".to_owned())
+                }
                 _ if root != "/" => foreign(format!("{root} of a {kind}")),
                 Some((FILE, 0, 0)) if kind == "squashfs" => (DriverImage::Mounted, None),
                 Some((FILE, ..)) if kind == "squashfs" => foreign(format!("a part of {FILE}")),
@@ -116,9 +134,12 @@ pub fn judge(has_image: bool, seen: &DriverMounts) -> (DriverImage, Option<Diffe
                 None => foreign(format!("{kind} that has no backing file")),
             }
         }
-        ([.., last], true) => {
-            foreign(format!("{} mounts, the last one {} at {}", seen.mounts.len(), last.kind, last.at))
-        }
+        ([.., last], true) => foreign(format!(
+            "{} mounts, the last one {} at {}",
+            seen.mounts.len(),
+            last.kind,
+            last.at
+        )),
         ([.., last], false) => foreign(format!("{} at {}", last.kind, last.at)),
     }
 }
@@ -131,7 +152,11 @@ mod tests {
     const LINE: &str = "36 35 7:0 / /run/firstlight/driver ro,nosuid,nodev - squashfs /dev/loop0 ro,errors=continue";
 
     fn seen(text: &str, file: &str) -> DriverMounts {
-        DriverMounts { mounts: mounts(text).unwrap(), device: Some((7, 0)), backing: Some((file.into(), 0, 0)) }
+        DriverMounts {
+            mounts: mounts(text).unwrap(),
+            device: Some((7, 0)),
+            backing: Some((file.into(), 0, 0)),
+        }
     }
 
     fn state(has_image: bool, seen: &DriverMounts) -> DriverImage {
@@ -144,8 +169,14 @@ mod tests {
     fn only_the_whole_listed_file_in_its_place_is_the_driver() {
         let other = "20 1 0:18 / /run rw - tmpfs tmpfs rw\n21 1 0:19 / /run/firstlight/drivers rw - tmpfs t rw\n";
         let good = seen(&format!("{other}{LINE}\n"), FILE);
-        assert_eq!((good.mounts.len(), state(true, &good)), (1, DriverImage::Mounted));
-        assert_eq!(state(true, &DriverMounts::default()), DriverImage::NotMounted);
+        assert_eq!(
+            (good.mounts.len(), state(true, &good)),
+            (1, DriverImage::Mounted)
+        );
+        assert_eq!(
+            state(true, &DriverMounts::default()),
+            DriverImage::NotMounted
+        );
         assert_eq!(state(false, &DriverMounts::default()), DriverImage::None);
         for bad in [
             seen(LINE, "/tmp/other.squashfs"),
@@ -153,12 +184,30 @@ mod tests {
             seen(&LINE.replace("7:0 / ", "7:0 /lib "), FILE),
             seen(&LINE.replace("squashfs", "ext4"), FILE),
             seen(&format!("{LINE}\n{LINE}"), FILE),
-            seen(&format!("{LINE}\n40 36 0:9 / {MOUNT_POINT}/lib/libcuda.so.1 rw - tmpfs t rw"), FILE),
-            seen(&LINE.replace(MOUNT_POINT, &format!("{MOUNT_POINT}/lib")), FILE),
-            DriverMounts { device: Some((0, 18)), ..good.clone() },
-            DriverMounts { backing: None, ..good.clone() },
-            DriverMounts { backing: Some((FILE.into(), 4096, 0)), ..good.clone() },
-            DriverMounts { backing: Some((FILE.into(), 0, 4096)), ..good.clone() },
+            seen(
+                &format!("{LINE}\n40 36 0:9 / {MOUNT_POINT}/lib/libcuda.so.1 rw - tmpfs t rw"),
+                FILE,
+            ),
+            seen(
+                &LINE.replace(MOUNT_POINT, &format!("{MOUNT_POINT}/lib")),
+                FILE,
+            ),
+            DriverMounts {
+                device: Some((0, 18)),
+                ..good.clone()
+            },
+            DriverMounts {
+                backing: None,
+                ..good.clone()
+            },
+            DriverMounts {
+                backing: Some((FILE.into(), 4096, 0)),
+                ..good.clone()
+            },
+            DriverMounts {
+                backing: Some((FILE.into(), 0, 4096)),
+                ..good.clone()
+            },
         ] {
             assert_eq!(state(true, &bad), DriverImage::Foreign, "{bad:?}");
         }
@@ -168,7 +217,10 @@ mod tests {
     #[test]
     fn a_malformed_line_of_mounts_is_an_error() {
         assert_eq!(mounts("nonsense").unwrap_err(), "nonsense");
-        assert_eq!(mounts("1 2 x:y / / rw - tmpfs t rw").unwrap_err(), "1 2 x:y / / rw - tmpfs t rw");
+        assert_eq!(
+            mounts("1 2 x:y / / rw - tmpfs t rw").unwrap_err(),
+            "1 2 x:y / / rw - tmpfs t rw"
+        );
     }
 
     #[test]

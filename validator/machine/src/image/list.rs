@@ -53,12 +53,17 @@ pub fn parse(text: &str) -> Result<FileList, InvalidList> {
             return Err(bad("lists a path twice"));
         }
     }
-    if list.is_empty() { Err(InvalidList::Empty) } else { Ok(list) }
+    if list.is_empty() {
+        Err(InvalidList::Empty)
+    } else {
+        Ok(list)
+    }
 }
 
 fn entry(line: &str) -> Result<(String, ListedFile), &'static str> {
     let mut parts = line.split('\t');
-    let (Some(content), Some(path), Some(origin), None) = (parts.next(), parts.next(), parts.next(), parts.next())
+    let (Some(content), Some(path), Some(origin), None) =
+        (parts.next(), parts.next(), parts.next(), parts.next())
     else {
         return Err("does not have three parts separated by tabs");
     };
@@ -71,16 +76,26 @@ fn entry(line: &str) -> Result<(String, ListedFile), &'static str> {
     if !is_path(path) {
         return Err("has no path from the root");
     }
-    Ok((path.to_owned(), ListedFile { content, origin: origin.to_owned() }))
+    Ok((
+        path.to_owned(),
+        ListedFile {
+            content,
+            origin: origin.to_owned(),
+        },
+    ))
 }
 
 fn is_sum(text: &str) -> bool {
-    text.len() == 64 && text.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
+    text.len() == 64
+        && text
+            .bytes()
+            .all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
 }
 
 fn is_path(text: &str) -> bool {
     let plain = |part: &str| !matches!(part, "" | "." | "..");
-    text.strip_prefix('/').is_some_and(|rest| rest.split('/').all(plain))
+    text.strip_prefix('/')
+        .is_some_and(|rest| rest.split('/').all(plain))
 }
 
 #[cfg(test)]
@@ -91,9 +106,14 @@ mod tests {
 
     #[test]
     fn files_and_links_are_read_with_their_packages() {
-        let text = format!("{SUM}\t/usr/bin/busybox\tbusybox-static 1:1.37\n-> usr/bin\t/bin\tbuilt here\n");
+        let text = format!(
+            "{SUM}\t/usr/bin/busybox\tbusybox-static 1:1.37\n-> usr/bin\t/bin\tbuilt here\n"
+        );
         let list = parse(&text).unwrap();
-        let busybox = ListedFile { content: Content::File(SUM.into()), origin: "busybox-static 1:1.37".into() };
+        let busybox = ListedFile {
+            content: Content::File(SUM.into()),
+            origin: "busybox-static 1:1.37".into(),
+        };
         assert_eq!((list.len(), &list["/usr/bin/busybox"]), (2, &busybox));
         assert_eq!(list["/bin"].content, Content::Link("usr/bin".into()));
     }
@@ -116,7 +136,10 @@ mod tests {
             good.trim_end().to_owned(),
         ] {
             let error = parse(&format!("{good}{bad}\n")).unwrap_err();
-            assert!(matches!(error, InvalidList::Line { line: 2, .. }), "{bad}: {error}");
+            assert!(
+                matches!(error, InvalidList::Line { line: 2, .. }),
+                "{bad}: {error}"
+            );
         }
     }
 }

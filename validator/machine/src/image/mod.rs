@@ -30,13 +30,31 @@ pub const MADE_HERE: &[(&str, &str)] = &[
     ("/dev/", "the kernel's device nodes"),
     ("/proc/", "the kernel's processes"),
     ("/sys/", "the kernel's devices"),
-    ("/run/", "init's data about this boot, in memory; the driver that is mounted there is checked separately"),
+    (
+        "/run/",
+        "init's data about this boot, in memory; the driver that is mounted there is checked separately",
+    ),
     ("/tmp/", "in memory, for programs"),
-    ("/newroot/", "where init mounts a workload's root before that becomes the root"),
-    ("/.extra/", "data of the UEFI stub about its boot; nothing in the image reads it"),
-    ("/etc/resolv.conf", "name servers, from DHCP or the configuration"),
-    ("/etc/nccl.conf", "NCCL settings that init writes after the tests"),
-    (IDENTITY_FILE, "contains the list's hash, so the list cannot contain it"),
+    (
+        "/newroot/",
+        "where init mounts a workload's root before that becomes the root",
+    ),
+    (
+        "/.extra/",
+        "data of the UEFI stub about its boot; nothing in the image reads it",
+    ),
+    (
+        "/etc/resolv.conf",
+        "name servers, from DHCP or the configuration",
+    ),
+    (
+        "/etc/nccl.conf",
+        "NCCL settings that init writes after the tests",
+    ),
+    (
+        IDENTITY_FILE,
+        "contains the list's hash, so the list cannot contain it",
+    ),
     (LIST, "the list itself; image.json has its hash"),
 ];
 
@@ -65,13 +83,19 @@ impl Examined {
     /// How many differences of one kind there are.
     #[must_use]
     pub fn count(&self, change: Change) -> usize {
-        self.differences.iter().filter(|d| d.change == change).count()
+        self.differences
+            .iter()
+            .filter(|d| d.change == change)
+            .count()
     }
 
     /// The build.
     #[must_use]
     pub fn id(&self) -> &str {
-        self.appliance.image_id.as_deref().unwrap_or("without a name")
+        self.appliance
+            .image_id
+            .as_deref()
+            .unwrap_or("without a name")
     }
 }
 
@@ -80,12 +104,24 @@ impl fmt::Display for Examined {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let id = self.id();
         if self.is_golden() {
-            return write!(f, "golden: {} as listed, image {id}", count(self.listed, "file"));
+            return write!(
+                f,
+                "golden: {} as listed, image {id}",
+                count(self.listed, "file")
+            );
         }
         let kinds = [Change::Changed, Change::Missing, Change::Added];
         let of = |change: &Change| (self.count(*change), change.word());
         let counts: Vec<_> = kinds.iter().map(of).filter(|(n, _)| *n > 0).collect();
-        let counts: Vec<_> = counts.iter().map(|(n, word)| format!("{n} {word}")).collect();
-        write!(f, "not golden: {} of image {id}'s {} files", counts.join(", "), self.listed)
+        let counts: Vec<_> = counts
+            .iter()
+            .map(|(n, word)| format!("{n} {word}"))
+            .collect();
+        write!(
+            f,
+            "not golden: {} of image {id}'s {} files",
+            counts.join(", "),
+            self.listed
+        )
     }
 }

@@ -12,13 +12,17 @@ impl Device {
     /// addresses for it: its line of `resource` is empty then.
     #[must_use]
     pub fn aperture(&self) -> Option<&Bar> {
-        PLACES.iter().find_map(|place| self.bars.iter().find(|bar| bar.index == *place))
+        PLACES
+            .iter()
+            .find_map(|place| self.bars.iter().find(|bar| bar.index == *place))
     }
 
     /// The possible sizes of the window into a GPU's memory.
     #[must_use]
     pub fn aperture_sizes(&self) -> Option<&Rebar> {
-        PLACES.iter().find_map(|place| self.rebar.iter().find(|rebar| rebar.bar == *place))
+        PLACES
+            .iter()
+            .find_map(|place| self.rebar.iter().find(|rebar| rebar.bar == *place))
     }
 }
 
@@ -39,15 +43,29 @@ mod tests {
     use super::*;
 
     fn aperture(bars: &[(u8, u64)]) -> Option<u64> {
-        let bars = bars.iter().map(|&(index, bytes)| Bar { index, start: 1 << 40, bytes, flags: 0 });
-        let gpu = Device { bars: bars.collect(), ..sample::gpu("0000:01:00.0", "0000:00:01.0") };
+        let bars = bars.iter().map(|&(index, bytes)| Bar {
+            index,
+            start: 1 << 40,
+            bytes,
+            flags: 0,
+        });
+        let gpu = Device {
+            bars: bars.collect(),
+            ..sample::gpu("0000:01:00.0", "0000:00:01.0")
+        };
         gpu.aperture().map(|bar| bar.bytes)
     }
 
     #[test]
     fn bar1_is_the_second_bar_at_either_index() {
-        assert_eq!(aperture(&[(0, 16 << 20), (1, 32 << 30), (3, 32 << 20)]), Some(32 << 30));
-        assert_eq!(aperture(&[(0, 16 << 20), (2, 256 << 30), (4, 32 << 20)]), Some(256 << 30));
+        assert_eq!(
+            aperture(&[(0, 16 << 20), (1, 32 << 30), (3, 32 << 20)]),
+            Some(32 << 30)
+        );
+        assert_eq!(
+            aperture(&[(0, 16 << 20), (2, 256 << 30), (4, 32 << 20)]),
+            Some(256 << 30)
+        );
         assert_eq!(aperture(&[(0, 16 << 20)]), None);
     }
 
@@ -60,9 +78,26 @@ mod tests {
     fn the_registers_show_a_bar1_that_the_kernel_gave_up() {
         let geforce = [Some(0xb200_0000), Some(0), None, Some(0), None, Some(0)];
         assert_eq!(in_registers(&geforce), Some(1));
-        let h200 = [Some(1 << 40), None, Some(2 << 40), None, Some(3 << 40), None];
+        let h200 = [
+            Some(1 << 40),
+            None,
+            Some(2 << 40),
+            None,
+            Some(3 << 40),
+            None,
+        ];
         assert_eq!(in_registers(&h200), Some(2));
-        assert_eq!(in_registers(&[Some(0xb200_0000), Some(0), Some(0), Some(0), Some(0), Some(0)]), None);
+        assert_eq!(
+            in_registers(&[
+                Some(0xb200_0000),
+                Some(0),
+                Some(0),
+                Some(0),
+                Some(0),
+                Some(0)
+            ]),
+            None
+        );
         assert_eq!(in_registers(&[None; 6]), None);
     }
 }

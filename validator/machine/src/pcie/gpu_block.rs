@@ -30,8 +30,16 @@ pub struct GpuLine {
 pub fn gpu_block(gpus: &[GpuLine]) -> String {
     let widest = |width: fn(&GpuLine) -> usize| gpus.iter().map(width).max().unwrap_or_default();
     let digits = widest(|gpu| gpu.number.to_string().len());
-    let slot = |gpu: &GpuLine| gpu.slot.map(|slot| format!("slot {slot}")).unwrap_or_default();
-    let slots = gpus.iter().map(|gpu| slot(gpu).len()).max().unwrap_or_default();
+    let slot = |gpu: &GpuLine| {
+        gpu.slot
+            .map(|slot| format!("slot {slot}"))
+            .unwrap_or_default()
+    };
+    let slots = gpus
+        .iter()
+        .map(|gpu| slot(gpu).len())
+        .max()
+        .unwrap_or_default();
     let names = widest(|gpu| gpu.name.chars().count());
     let mut text = String::new();
     for gpu in gpus {
@@ -40,7 +48,12 @@ pub fn gpu_block(gpus: &[GpuLine]) -> String {
         if slots > 0 {
             let _ = write!(line, "  {:<slots$}", slot(gpu));
         }
-        let uuid: String = gpu.uuid.iter().flat_map(|uuid| uuid.chars()).take(UUID).collect();
+        let uuid: String = gpu
+            .uuid
+            .iter()
+            .flat_map(|uuid| uuid.chars())
+            .take(UUID)
+            .collect();
         let _ = write!(line, "  {:<names$}  {uuid}", gpu.name);
         let _ = writeln!(text, "{}", line.trim_end());
     }
@@ -53,10 +66,22 @@ pub fn fabric_block<F>(fabric: &Fabric<F>, known: &BTreeMap<String, Information>
     let tree = Tree::of(fabric);
     let lines = fabric.gpus.iter().enumerate().map(|(number, bdf)| {
         let known = known.get(&bdf.to_string());
-        let listed = || tree.get(*bdf).map_or(UNNAMED, Device::model_name).to_owned();
-        let name = known.and_then(|known| known.name.clone()).unwrap_or_else(listed);
+        let listed = || {
+            tree.get(*bdf)
+                .map_or(UNNAMED, Device::model_name)
+                .to_owned()
+        };
+        let name = known
+            .and_then(|known| known.name.clone())
+            .unwrap_or_else(listed);
         let uuid = known.and_then(|known| known.uuid.clone());
-        GpuLine { number, bdf: *bdf, slot: tree.slot(*bdf), name, uuid }
+        GpuLine {
+            number,
+            bdf: *bdf,
+            slot: tree.slot(*bdf),
+            name,
+            uuid,
+        }
     });
     gpu_block(&lines.collect::<Vec<_>>())
 }
@@ -67,7 +92,12 @@ mod tests {
 
     #[test]
     fn each_gpu_is_a_line_and_what_is_unknown_is_no_column() {
-        let bdf = |bus| Bdf { domain: 0, bus, device: 0, function: 0 };
+        let bdf = |bus| Bdf {
+            domain: 0,
+            bus,
+            device: 0,
+            function: 0,
+        };
         let gpu = |number, bus, slot, uuid: Option<&str>| GpuLine {
             number,
             bdf: bdf(bus),
@@ -75,12 +105,18 @@ mod tests {
             name: "NVIDIA H200".into(),
             uuid: uuid.map(str::to_owned),
         };
-        let full = gpu_block(&[gpu(0, 1, Some(3), Some("GPU-3a5c0f12-0000-0000")), gpu(1, 0x41, None, None)]);
+        let full = gpu_block(&[
+            gpu(0, 1, Some(3), Some("GPU-3a5c0f12-0000-0000")),
+            gpu(1, 0x41, None, None),
+        ]);
         assert_eq!(
             full,
             "  GPU 0  0000:01:00.0  slot 3  NVIDIA H200  GPU-3a5c0f12\n  GPU 1  0000:41:00.0          NVIDIA H200\n"
         );
-        assert_eq!(gpu_block(&[gpu(0, 1, None, None)]), "  GPU 0  0000:01:00.0  NVIDIA H200\n");
+        assert_eq!(
+            gpu_block(&[gpu(0, 1, None, None)]),
+            "  GPU 0  0000:01:00.0  NVIDIA H200\n"
+        );
         assert_eq!(gpu_block(&[]), "");
     }
 }

@@ -31,7 +31,9 @@ pub fn parse_speed(text: &str) -> Result<Option<f64>, &'static str> {
     if text.starts_with("Unknown") {
         return Ok(None);
     }
-    let number = text.split_once(' ').filter(|(_, unit)| unit.starts_with("GT/s"));
+    let number = text
+        .split_once(' ')
+        .filter(|(_, unit)| unit.starts_with("GT/s"));
     let gts = number.and_then(|(number, _)| number.parse().ok());
     let gts = gts.filter(|gts: &f64| gts.is_finite() && *gts > 0.0);
     gts.map(Some).ok_or("no speed in GT/s and not Unknown")
@@ -70,7 +72,10 @@ mod tests {
 
     #[track_caller]
     fn near(measured: f64, expected: f64) {
-        assert!((measured - expected).abs() < 0.005, "{measured} is not {expected}");
+        assert!(
+            (measured - expected).abs() < 0.005,
+            "{measured} is not {expected}"
+        );
     }
 
     #[test]
@@ -96,14 +101,28 @@ mod tests {
         for down in ["Unknown", "Unknown speed"] {
             assert_eq!(parse_speed(down), Ok(None));
         }
-        for unreadable in ["", "16.0", "16.0 GB/s", "-1 GT/s", "NaN GT/s", "0.0 GT/s PCIe"] {
+        for unreadable in [
+            "",
+            "16.0",
+            "16.0 GB/s",
+            "-1 GT/s",
+            "NaN GT/s",
+            "0.0 GT/s PCIe",
+        ] {
             assert!(parse_speed(unreadable).is_err(), "{unreadable}");
         }
     }
 
     #[test]
     fn only_valid_numbers_of_lanes_are_accepted() {
-        for (text, lanes) in [("1", 1), ("16", 16), ("32", 32), ("0", 0), ("63", 0), ("255", 0)] {
+        for (text, lanes) in [
+            ("1", 1),
+            ("16", 16),
+            ("32", 32),
+            ("0", 0),
+            ("63", 0),
+            ("255", 0),
+        ] {
             assert_eq!(parse_width(text), Ok(lanes));
         }
         for nonsense in ["", "x16", "3", "-1", "256", "99999999999"] {

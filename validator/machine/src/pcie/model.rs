@@ -74,7 +74,9 @@ impl Fabric {
 impl<F> Fabric<F> {
     /// The paths between devices that are meant to exchange data directly: only there do ports matter.
     pub fn peer_paths(&self) -> impl Iterator<Item = &Path> {
-        self.paths.iter().filter(|path| self.peers.are(path.a, path.b))
+        self.paths
+            .iter()
+            .filter(|path| self.peers.are(path.a, path.b))
     }
 }
 
@@ -240,7 +242,9 @@ pub struct Link {
 }
 
 /// The distance between two devices, in the letters of `nvidia-smi topo -m`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum PathKind {
     /// At most one PCIe bridge (one switch).

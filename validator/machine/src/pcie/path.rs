@@ -12,15 +12,27 @@ pub fn between(tree: &Tree, a: Bdf, b: Bdf) -> Option<Path> {
     let (from, to) = (tree.get(a)?, tree.get(b)?);
     let (kind, ports) = route(tree, from, to);
     let raw_gb_s = narrowest(from, to, &ports);
-    Some(Path { a, b, kind, ports: ports.iter().map(|p| p.bdf).collect(), raw_gb_s })
+    Some(Path {
+        a,
+        b,
+        kind,
+        ports: ports.iter().map(|p| p.bdf).collect(),
+        raw_gb_s,
+    })
 }
 
 /// Every unordered GPU-GPU pair, then every GPU-NIC pair.
 #[must_use]
 pub fn all(tree: &Tree, gpus: &[Bdf], nics: &[Bdf]) -> Vec<Path> {
-    let peers = gpus.iter().enumerate().flat_map(|(n, a)| gpus.iter().skip(n + 1).map(move |b| (*a, *b)));
+    let peers = gpus
+        .iter()
+        .enumerate()
+        .flat_map(|(n, a)| gpus.iter().skip(n + 1).map(move |b| (*a, *b)));
     let network = gpus.iter().flat_map(|a| nics.iter().map(move |b| (*a, *b)));
-    peers.chain(network).filter_map(|(a, b)| between(tree, a, b)).collect()
+    peers
+        .chain(network)
+        .filter_map(|(a, b)| between(tree, a, b))
+        .collect()
 }
 
 fn route<'a>(tree: &Tree<'a>, from: &'a Device, to: &'a Device) -> (PathKind, Vec<&'a Device>) {
@@ -28,9 +40,15 @@ fn route<'a>(tree: &Tree<'a>, from: &'a Device, to: &'a Device) -> (PathKind, Ve
         return (PathKind::Pix, Vec::new());
     }
     let (up, down) = (tree.above(from.bdf), tree.above(to.bdf));
-    let turn = up.iter().find(|u| down.iter().any(|d| d.bdf == u.bdf)).copied();
+    let turn = up
+        .iter()
+        .find(|u| down.iter().any(|d| d.bdf == u.bdf))
+        .copied();
     let until_turn = |chain: Vec<&'a Device>| -> Vec<&'a Device> {
-        chain.into_iter().take_while(|d| turn.is_none_or(|t| t.bdf != d.bdf)).collect()
+        chain
+            .into_iter()
+            .take_while(|d| turn.is_none_or(|t| t.bdf != d.bdf))
+            .collect()
     };
     let mut ports = until_turn(up);
     ports.extend(until_turn(down).into_iter().rev());
@@ -73,8 +91,18 @@ fn narrowest(from: &Device, to: &Device, ports: &[&Device]) -> f64 {
     if from.config.gone || to.config.gone {
         return 0.0;
     }
-    let can = |link: &Link| if link.gts > 0.0 { raw_gb_s(link.max_gts, link.width) } else { 0.0 };
-    let links = ports.iter().copied().chain([from, to]).filter_map(|d| d.link.as_ref());
+    let can = |link: &Link| {
+        if link.gts > 0.0 {
+            raw_gb_s(link.max_gts, link.width)
+        } else {
+            0.0
+        }
+    };
+    let links = ports
+        .iter()
+        .copied()
+        .chain([from, to])
+        .filter_map(|d| d.link.as_ref());
     let narrowest = links.map(can).reduce(f64::min).unwrap_or(0.0);
     (narrowest * 1000.0).round() / 1000.0
 }
@@ -102,9 +130,20 @@ pub fn nic_paths<F>(fabric: &Fabric<F>) -> Vec<NicPaths> {
     let tree = Tree::of(fabric);
     let to = |gpu: Bdf| {
         let way = |bdf| between(&tree, gpu, bdf).map(|p| p.kind);
-        fabric.rdma.iter().filter_map(|r| Some((r.name.clone(), way(r.bdf)?))).collect()
+        fabric
+            .rdma
+            .iter()
+            .filter_map(|r| Some((r.name.clone(), way(r.bdf)?)))
+            .collect()
     };
-    fabric.gpus.iter().map(|gpu| NicPaths { gpu: *gpu, to: to(*gpu) }).collect()
+    fabric
+        .gpus
+        .iter()
+        .map(|gpu| NicPaths {
+            gpu: *gpu,
+            to: to(*gpu),
+        })
+        .collect()
 }
 
 impl NicPaths {
@@ -112,7 +151,11 @@ impl NicPaths {
     #[must_use]
     pub fn nearest(&self) -> Option<(PathKind, Vec<&str>)> {
         let kind = self.to.iter().map(|(_, kind)| *kind).min()?;
-        let names = self.to.iter().filter(|(_, k)| *k == kind).map(|(name, _)| name.as_str());
+        let names = self
+            .to
+            .iter()
+            .filter(|(_, k)| *k == kind)
+            .map(|(name, _)| name.as_str());
         Some((kind, names.collect()))
     }
 }
@@ -125,7 +168,10 @@ mod tests {
     #[track_caller]
     fn way(devices: &[Device], a: &str, b: &str) -> (PathKind, Vec<String>) {
         let path = between(&Tree::new(devices), bdf(a), bdf(b)).unwrap();
-        (path.kind, path.ports.iter().map(ToString::to_string).collect())
+        (
+            path.kind,
+            path.ports.iter().map(ToString::to_string).collect(),
+        )
     }
 
     /// Root port, switch with two GPUs, and a second switch with a GPU behind its third port.
@@ -155,13 +201,23 @@ mod tests {
     fn through_two_switches_is_pxb() {
         let (kind, ports) = way(&switches(), "0000:03:00.0", "0000:07:00.0");
         assert_eq!(kind, PathKind::Pxb);
-        assert_eq!(ports, ["0000:02:08.0", "0000:02:0a.0", "0000:05:00.0", "0000:06:00.0"]);
+        assert_eq!(
+            ports,
+            [
+                "0000:02:08.0",
+                "0000:02:0a.0",
+                "0000:05:00.0",
+                "0000:06:00.0"
+            ]
+        );
     }
 
     #[test]
     fn the_return_path_is_the_path_reversed() {
-        let (there, back) =
-            (way(&switches(), "0000:03:00.0", "0000:07:00.0"), way(&switches(), "0000:07:00.0", "0000:03:00.0"));
+        let (there, back) = (
+            way(&switches(), "0000:03:00.0", "0000:07:00.0"),
+            way(&switches(), "0000:07:00.0", "0000:03:00.0"),
+        );
         assert_eq!(there.0, back.0);
         assert_eq!(there.1, back.1.into_iter().rev().collect::<Vec<_>>());
     }
@@ -170,7 +226,10 @@ mod tests {
     fn functions_of_one_card_are_pix_without_a_port() {
         let mut devices = two_gpus();
         devices.push(gpu("0000:01:00.1", "0000:00:01.0"));
-        assert_eq!(way(&devices, "0000:01:00.0", "0000:01:00.1"), (PathKind::Pix, vec![]));
+        assert_eq!(
+            way(&devices, "0000:01:00.0", "0000:01:00.1"),
+            (PathKind::Pix, vec![])
+        );
     }
 
     #[test]
@@ -184,9 +243,15 @@ mod tests {
     fn host_bridges_of_one_numa_node_are_node_and_of_two_are_sys() {
         let mut devices = two_gpus();
         devices[3].root_bus = Some("pci0000:40".into());
-        assert_eq!(way(&devices, "0000:01:00.0", "0000:02:00.0").0, PathKind::Node);
+        assert_eq!(
+            way(&devices, "0000:01:00.0", "0000:02:00.0").0,
+            PathKind::Node
+        );
         devices[3].numa = Some(1);
-        assert_eq!(way(&devices, "0000:01:00.0", "0000:02:00.0").0, PathKind::Sys);
+        assert_eq!(
+            way(&devices, "0000:01:00.0", "0000:02:00.0").0,
+            PathKind::Sys
+        );
     }
 
     #[test]
@@ -194,14 +259,26 @@ mod tests {
         let mut devices = two_gpus();
         devices[2].root_bus = None;
         devices[3].root_bus = None;
-        assert_eq!(way(&devices, "0000:01:00.0", "0000:02:00.0").0, PathKind::Node);
+        assert_eq!(
+            way(&devices, "0000:01:00.0", "0000:02:00.0").0,
+            PathKind::Node
+        );
         devices[3].numa = None;
-        assert_eq!(way(&devices, "0000:01:00.0", "0000:02:00.0").0, PathKind::Sys);
+        assert_eq!(
+            way(&devices, "0000:01:00.0", "0000:02:00.0").0,
+            PathKind::Sys
+        );
     }
 
     #[track_caller]
     fn speed(devices: &[Device]) -> f64 {
-        between(&Tree::new(devices), bdf("0000:03:00.0"), bdf("0000:07:00.0")).unwrap().raw_gb_s
+        between(
+            &Tree::new(devices),
+            bdf("0000:03:00.0"),
+            bdf("0000:07:00.0"),
+        )
+        .unwrap()
+        .raw_gb_s
     }
 
     #[test]
@@ -209,7 +286,10 @@ mod tests {
         let mut devices = switches();
         assert!((speed(&devices) - 31.508).abs() < 0.001);
         devices[7].link.as_mut().unwrap().width = 4;
-        assert!((speed(&devices) - 7.877).abs() < 0.001, "the inner switch's uplink");
+        assert!(
+            (speed(&devices) - 7.877).abs() < 0.001,
+            "the inner switch's uplink"
+        );
     }
 
     #[test]
@@ -219,14 +299,20 @@ mod tests {
         devices[2].link.as_mut().unwrap().gts = 2.5;
         assert!((speed(&devices) - 31.508).abs() < 0.001, "it is idle");
         devices[2].link.as_mut().unwrap().max_gts = 8.0;
-        assert!((speed(&devices) - 15.754).abs() < 0.001, "the port supports no more");
+        assert!(
+            (speed(&devices) - 15.754).abs() < 0.001,
+            "the port supports no more"
+        );
     }
 
     #[test]
     fn a_link_beside_the_path_does_not_count() {
         let mut devices = switches();
         devices[1].link.as_mut().unwrap().width = 1;
-        assert!((speed(&devices) - 31.508).abs() < 0.001, "the outer switch's uplink is not crossed");
+        assert!(
+            (speed(&devices) - 31.508).abs() < 0.001,
+            "the outer switch's uplink is not crossed"
+        );
     }
 
     #[test]
@@ -252,7 +338,14 @@ mod tests {
         let mut devices = two_gpus();
         devices[0].parent = Some(bdf("0000:00:02.0"));
         devices[1].parent = Some(bdf("0000:00:01.0"));
-        assert!(between(&Tree::new(&devices), bdf("0000:01:00.0"), bdf("0000:02:00.0")).is_some());
+        assert!(
+            between(
+                &Tree::new(&devices),
+                bdf("0000:01:00.0"),
+                bdf("0000:02:00.0")
+            )
+            .is_some()
+        );
     }
 }
 
@@ -267,18 +360,44 @@ mod near_tests {
         let mut devices = sample::two_gpus();
         let nic = |at: &str, parent| {
             let nic = sample::device(at, Kind::Endpoint, parent);
-            super::super::model::Device { class: "0x020000".into(), ..nic }
+            super::super::model::Device {
+                class: "0x020000".into(),
+                ..nic
+            }
         };
         let far = nic("0000:81:00.0", None);
         devices.push(nic("0000:01:00.1", Some("0000:00:01.0")));
-        devices.push(super::super::model::Device { numa: Some(1), root_bus: Some("pci0000:80".into()), ..far });
+        devices.push(super::super::model::Device {
+            numa: Some(1),
+            root_bus: Some("pci0000:80".into()),
+            ..far
+        });
         let mut fabric = sample::fabric(devices);
-        let rdma = |name: &str, at| Rdma { name: name.into(), bdf: sample::bdf(at) };
-        fabric.rdma = vec![rdma("mlx5_0", "0000:01:00.1"), rdma("mlx5_1", "0000:81:00.0")];
+        let rdma = |name: &str, at| Rdma {
+            name: name.into(),
+            bdf: sample::bdf(at),
+        };
+        fabric.rdma = vec![
+            rdma("mlx5_0", "0000:01:00.1"),
+            rdma("mlx5_1", "0000:81:00.0"),
+        ];
         let nic_paths = nic_paths(&fabric);
-        assert_eq!(nic_paths[0].nearest(), Some((PathKind::Pix, vec!["mlx5_0"])));
-        assert_eq!(nic_paths[1].nearest(), Some((PathKind::Phb, vec!["mlx5_0"])));
+        assert_eq!(
+            nic_paths[0].nearest(),
+            Some((PathKind::Pix, vec!["mlx5_0"]))
+        );
+        assert_eq!(
+            nic_paths[1].nearest(),
+            Some((PathKind::Phb, vec!["mlx5_0"]))
+        );
         assert_eq!(letters(nic_paths[1].to[1].1), "SYS");
-        assert_eq!(NicPaths { gpu: nic_paths[0].gpu, to: vec![] }.nearest(), None);
+        assert_eq!(
+            NicPaths {
+                gpu: nic_paths[0].gpu,
+                to: vec![]
+            }
+            .nearest(),
+            None
+        );
     }
 }

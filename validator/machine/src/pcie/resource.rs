@@ -15,21 +15,37 @@ const PREFETCHABLE: u64 = 0x2000;
 /// The BARs that have a size. An error names the line.
 pub fn parse(text: &str) -> Result<Vec<Bar>, String> {
     let lines = (0..BARS).zip(text.lines());
-    lines.filter_map(|(index, line)| bar(index, line).transpose()).collect()
+    lines
+        .filter_map(|(index, line)| bar(index, line).transpose())
+        .collect()
 }
 
 fn bar(index: u8, line: &str) -> Result<Option<Bar>, String> {
     let numbers: Option<Vec<u64>> = line.split_whitespace().map(number).collect();
     let Some([start, end, flags]) = numbers.as_deref() else {
-        return Err(format!("line {} is '{}', expected start, end and flags in hexadecimal", index + 1, quoted(line)));
+        return Err(format!(
+            "line {} is '{}', expected start, end and flags in hexadecimal",
+            index + 1,
+            quoted(line)
+        ));
     };
     if *flags == 0 {
         return Ok(None);
     }
     let bytes = end.checked_sub(*start).and_then(|b| b.checked_add(1));
-    let bytes =
-        bytes.ok_or_else(|| format!("line {} is '{}': the end is before the start", index + 1, quoted(line)))?;
-    Ok(Some(Bar { index, start: *start, bytes, flags: *flags }))
+    let bytes = bytes.ok_or_else(|| {
+        format!(
+            "line {} is '{}': the end is before the start",
+            index + 1,
+            quoted(line)
+        )
+    })?;
+    Ok(Some(Bar {
+        index,
+        start: *start,
+        bytes,
+        flags: *flags,
+    }))
 }
 
 /// A memory window of a bridge.
@@ -53,7 +69,11 @@ fn window(line: &str) -> Option<ResourceWindow> {
     let (start, end, flags) = (numbers.next()??, numbers.next()??, numbers.next()??);
     let bytes = end.checked_sub(start)?.checked_add(1)?;
     let open = flags & MEMORY != 0 && start != 0;
-    open.then_some(ResourceWindow { start, bytes, prefetchable: flags & PREFETCHABLE != 0 })
+    open.then_some(ResourceWindow {
+        start,
+        bytes,
+        prefetchable: flags & PREFETCHABLE != 0,
+    })
 }
 
 fn number(text: &str) -> Option<u64> {
@@ -70,7 +90,10 @@ mod tests {
                     0x0000028800000000 0x0000028fffffffff 0x000000000014220c\n\
                     0x0000000000000000 0x0000000000000000 0x0000000000000000";
         let bars = parse(text).unwrap();
-        assert_eq!(bars.iter().map(|b| (b.index, b.bytes)).collect::<Vec<_>>(), [(0, 16 << 20), (1, 32 << 30)]);
+        assert_eq!(
+            bars.iter().map(|b| (b.index, b.bytes)).collect::<Vec<_>>(),
+            [(0, 16 << 20), (1, 32 << 30)]
+        );
     }
 
     #[test]
@@ -84,9 +107,22 @@ mod tests {
         let none = "0x0 0x0 0x0\n".repeat(8);
         let at = |line: &str| windows(&format!("{none}{line}\n"));
         let found = at("0x0000004000000000 0x00000057ffffffff 0x000000000014220c");
-        assert_eq!(found, [ResourceWindow { start: 0x40_0000_0000, bytes: 96 << 30, prefetchable: true }]);
+        assert_eq!(
+            found,
+            [ResourceWindow {
+                start: 0x40_0000_0000,
+                bytes: 96 << 30,
+                prefetchable: true
+            }]
+        );
         assert!(!at("0xb2000000 0xb2ffffff 0x200")[0].prefetchable);
-        for other in ["0x1000 0x1fff 0x100", "0x0 0xfff 0x2200", "0x2000 0x1000 0x200", "rubbish", ""] {
+        for other in [
+            "0x1000 0x1fff 0x100",
+            "0x0 0xfff 0x2200",
+            "0x2000 0x1000 0x200",
+            "rubbish",
+            "",
+        ] {
             assert_eq!(at(other), [], "{other}");
         }
     }
@@ -97,7 +133,11 @@ mod tests {
             parse("0x0 0x0 0x0\nrubbish").unwrap_err(),
             "line 2 is 'rubbish', expected start, end and flags in hexadecimal"
         );
-        assert!(parse("0x10 0x1 0x200").unwrap_err().contains("before the start"));
+        assert!(
+            parse("0x10 0x1 0x200")
+                .unwrap_err()
+                .contains("before the start")
+        );
         assert!(parse("0x0 0xffffffffffffffff 0x200").is_err());
     }
 }

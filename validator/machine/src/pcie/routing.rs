@@ -49,7 +49,10 @@ impl Routing {
     }
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde calls it with a reference"
+)]
 fn is_false(value: &bool) -> bool {
     !value
 }
@@ -67,7 +70,11 @@ pub const EGRESS: u16 = 0x20;
 #[must_use]
 pub fn acs_names(ctrl: u16) -> Vec<String> {
     let set = |n: &usize| ctrl >> n & 1 == 1;
-    (0..).zip(NAMES).filter(|(n, _)| set(n)).map(|(_, name)| name.to_owned()).collect()
+    (0..)
+        .zip(NAMES)
+        .filter(|(n, _)| set(n))
+        .map(|(_, name)| name.to_owned())
+        .collect()
 }
 
 #[cfg(test)]

@@ -30,7 +30,12 @@ pub fn device(at: &str, kind: Kind, parent: Option<&str>) -> Device {
         local_cpus: None,
         driver: None,
         boot_vga: false,
-        config: ConfigState { bytes: 4096, gone: false, faults: Vec::new(), undetermined: Vec::new() },
+        config: ConfigState {
+            bytes: 4096,
+            gone: false,
+            faults: Vec::new(),
+            undetermined: Vec::new(),
+        },
         acs: None,
         routing: Routing::default(),
         slot: None,
@@ -38,20 +43,40 @@ pub fn device(at: &str, kind: Kind, parent: Option<&str>) -> Device {
         model: None,
         rebar: Vec::new(),
         bars: Vec::new(),
-        link: Some(Link { gts: 16.0, width: 16, max_gts: 16.0, max_width: 16 }),
+        link: Some(Link {
+            gts: 16.0,
+            width: 16,
+            max_gts: 16.0,
+            max_width: 16,
+        }),
     }
 }
 
 /// An RTX 4090 under `parent`.
 pub fn gpu(at: &str, parent: &str) -> Device {
     let gpu = device(at, Kind::Endpoint, Some(parent));
-    Device { vendor: "0x10de".into(), device: "0x2684".into(), class: "0x030000".into(), ..gpu }
+    Device {
+        vendor: "0x10de".into(),
+        device: "0x2684".into(),
+        class: "0x030000".into(),
+        ..gpu
+    }
 }
 
 /// The same function with ACS and this control register.
 pub fn with_acs(device: Device, ctrl: u16) -> Device {
-    let acs = Acs { offset: 0x148, cap: 0x5f, ctrl, quirk: false, enabled: routing::acs_names(ctrl), egress: None };
-    Device { acs: Some(acs), ..device }
+    let acs = Acs {
+        offset: 0x148,
+        cap: 0x5f,
+        ctrl,
+        quirk: false,
+        enabled: routing::acs_names(ctrl),
+        egress: None,
+    };
+    Device {
+        acs: Some(acs),
+        ..device
+    }
 }
 
 /// Two root ports with a GPU each, ACS on at the first.
@@ -66,14 +91,27 @@ pub fn two_gpus() -> Vec<Device> {
 
 /// The fabric of `devices`; GPUs are NVIDIA's functions.
 pub fn fabric(devices: Vec<Device>) -> Fabric {
-    let gpus: Vec<Bdf> = devices.iter().filter(|d| d.vendor == "0x10de").map(|d| d.bdf).collect();
+    let gpus: Vec<Bdf> = devices
+        .iter()
+        .filter(|d| d.vendor == "0x10de")
+        .map(|d| d.bdf)
+        .collect();
     let paths = path::all(&Tree::new(&devices), &gpus, &[]);
-    let iommu = Iommu { mode: IommuMode::Off, classes: Vec::new(), groups: 0, firmware_tables: Vec::new() };
+    let iommu = Iommu {
+        mode: IommuMode::Off,
+        classes: Vec::new(),
+        groups: 0,
+        firmware_tables: Vec::new(),
+    };
     let mut fabric = Fabric {
         schema: SCHEMA.into(),
         root: "/".into(),
         iommu,
-        cpus: Cpus { possible: 4, present: 4, online: 4 },
+        cpus: Cpus {
+            possible: 4,
+            present: 4,
+            online: 4,
+        },
         devices,
         rdma: Vec::new(),
         lockdown: None,

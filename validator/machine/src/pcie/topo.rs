@@ -91,16 +91,37 @@ impl Topology {
     #[must_use]
     pub fn from<F>(fabric: &Fabric<F>, nvlinks: &NvLinks) -> Self {
         let tree = Tree::of(fabric);
-        let ends: Vec<Bdf> = fabric.gpus.iter().copied().chain(fabric.rdma.iter().map(|r| r.bdf)).collect();
+        let ends: Vec<Bdf> = fabric
+            .gpus
+            .iter()
+            .copied()
+            .chain(fabric.rdma.iter().map(|r| r.bdf))
+            .collect();
         let cell = |(row, a): (usize, Bdf), (column, b): (usize, Bdf)| {
-            if row == column { Some(Cell::Same) } else { pair(&tree, nvlinks, a, b) }
+            if row == column {
+                Some(Cell::Same)
+            } else {
+                pair(&tree, nvlinks, a, b)
+            }
         };
-        let row = |a: (usize, Bdf)| ends.iter().copied().enumerate().filter_map(|b| cell(a, b)).collect();
+        let row = |a: (usize, Bdf)| {
+            ends.iter()
+                .copied()
+                .enumerate()
+                .filter_map(|b| cell(a, b))
+                .collect()
+        };
         Self {
             schema: SCHEMA,
             root: fabric.root.clone(),
-            gpus: (0..).zip(&fabric.gpus).filter_map(|(n, bdf)| gpu(fabric, &tree, n, *bdf)).collect(),
-            nics: (0..).zip(&fabric.rdma).map(|(n, r)| nic(n, &r.name, r.bdf)).collect(),
+            gpus: (0..)
+                .zip(&fabric.gpus)
+                .filter_map(|(n, bdf)| gpu(fabric, &tree, n, *bdf))
+                .collect(),
+            nics: (0..)
+                .zip(&fabric.rdma)
+                .map(|(n, r)| nic(n, &r.name, r.bdf))
+                .collect(),
             matrix: ends.iter().copied().enumerate().map(row).collect(),
         }
     }
@@ -108,10 +129,21 @@ impl Topology {
     /// The table as `nvidia-smi topo -m` prints it, with tabs between the columns.
     #[must_use]
     pub fn text(&self) -> String {
-        let names: Vec<&str> =
-            self.gpus.iter().map(|g| g.name.as_str()).chain(self.nics.iter().map(|n| n.name.as_str())).collect();
-        let mut text = format!("\t{}\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID\n", names.join("\t"));
-        let affinities = self.gpus.iter().map(affinity).chain(std::iter::repeat(String::new()));
+        let names: Vec<&str> = self
+            .gpus
+            .iter()
+            .map(|g| g.name.as_str())
+            .chain(self.nics.iter().map(|n| n.name.as_str()))
+            .collect();
+        let mut text = format!(
+            "\t{}\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID\n",
+            names.join("\t")
+        );
+        let affinities = self
+            .gpus
+            .iter()
+            .map(affinity)
+            .chain(std::iter::repeat(String::new()));
         for ((name, row), affinity) in names.iter().zip(&self.matrix).zip(affinities) {
             let cells: Vec<String> = row.iter().map(padded).collect();
             let _ = writeln!(text, "{name}\t{}{affinity}", cells.join("\t"));
@@ -130,12 +162,25 @@ impl Topology {
 fn gpu<F>(fabric: &Fabric<F>, tree: &Tree, n: usize, bdf: Bdf) -> Option<Gpu> {
     let device = tree.get(bdf)?;
     let cpu_affinity = device.local_cpus.clone();
-    let numa_affinity = device.numa.map(|node| node.to_string()).or_else(|| fabric.numa_nodes.clone());
-    Some(Gpu { name: format!("GPU{n}"), bdf, cpu_affinity, numa_affinity, gpu_numa_id: None })
+    let numa_affinity = device
+        .numa
+        .map(|node| node.to_string())
+        .or_else(|| fabric.numa_nodes.clone());
+    Some(Gpu {
+        name: format!("GPU{n}"),
+        bdf,
+        cpu_affinity,
+        numa_affinity,
+        gpu_numa_id: None,
+    })
 }
 
 fn nic(n: usize, device: &str, bdf: Bdf) -> Nic {
-    Nic { name: format!("NIC{n}"), bdf, device: device.to_owned() }
+    Nic {
+        name: format!("NIC{n}"),
+        bdf,
+        device: device.to_owned(),
+    }
 }
 
 fn pair(tree: &Tree, nvlinks: &NvLinks, a: Bdf, b: Bdf) -> Option<Cell> {
@@ -157,7 +202,10 @@ fn padded(cell: &Cell) -> String {
 fn affinity(gpu: &Gpu) -> String {
     let word = |text: Option<&str>| text.unwrap_or("N/A").to_owned();
     let own = gpu.gpu_numa_id.map(|node| node.to_string());
-    let (cpus, nodes) = (word(gpu.cpu_affinity.as_deref()), word(gpu.numa_affinity.as_deref()));
+    let (cpus, nodes) = (
+        word(gpu.cpu_affinity.as_deref()),
+        word(gpu.numa_affinity.as_deref()),
+    );
     format!("\t{cpus}\t{nodes}\t\t{}", word(own.as_deref()))
 }
 
@@ -188,6 +236,12 @@ mod tests {
         let topology = Topology::from(&fabric, &NvLinks::new());
         assert_eq!(topology.gpus[0].numa_affinity.as_deref(), Some("0-1"));
         assert_eq!(topology.gpus[1].numa_affinity.as_deref(), Some("0"));
-        assert!(topology.text().contains("\nGPU0\t X \tPHB\t0-63\t0-1\t\tN/A\n"), "{}", topology.text());
+        assert!(
+            topology
+                .text()
+                .contains("\nGPU0\t X \tPHB\t0-63\t0-1\t\tN/A\n"),
+            "{}",
+            topology.text()
+        );
     }
 }

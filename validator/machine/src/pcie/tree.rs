@@ -41,7 +41,10 @@ impl<'a> Tree<'a> {
     /// that the firmware does not number slots.
     #[must_use]
     pub fn slot(&self, bdf: Bdf) -> Option<u16> {
-        self.above(bdf).iter().find_map(|port| port.slot).filter(|slot| *slot > 0)
+        self.above(bdf)
+            .iter()
+            .find_map(|port| port.slot)
+            .filter(|slot| *slot > 0)
     }
 
     /// The unread bridge at which the chain above `bdf` ends: paths in sysfs name it, but the list of

@@ -12,12 +12,17 @@ const INFINIBAND: &str = "0x0207";
 /// milliseconds, so that of other classes is not read.
 #[must_use]
 pub fn leads_to_nvswitches(root: &Root, function: &str) -> bool {
-    if !root.text(format!("{function}/class")).is_ok_and(|class| class.starts_with(INFINIBAND)) {
+    if !root
+        .text(format!("{function}/class"))
+        .is_ok_and(|class| class.starts_with(INFINIBAND))
+    {
         return false;
     }
     let mut vpd = Vec::new();
     // The kernel reports an error where a VPD ends too early; what was read until then counts.
-    let _what_was_read = root.stream(format!("{function}/vpd"), |piece| vpd.extend_from_slice(piece));
+    let _what_was_read = root.stream(format!("{function}/vpd"), |piece| {
+        vpd.extend_from_slice(piece);
+    });
     vpd.windows(MANAGEMENT.len()).any(|part| part == MANAGEMENT)
 }
 
@@ -27,12 +32,16 @@ mod tests {
 
     #[test]
     fn the_field_of_a_function_for_management_tells_it_from_a_card() {
-        let of = |class: &str, vpd: &str| Root::written(&[("sys/f/class", class), ("sys/f/vpd", vpd)]);
+        let of =
+            |class: &str, vpd: &str| Root::written(&[("sys/f/class", class), ("sys/f/vpd", vpd)]);
         let managed = "\u{82}name VA MLX:MN=MLNX:CSKU=V2:UUID=V3:PCI=V0:SMDL=SW_MNG:MODL=C7010Z";
         let (_dir, root) = of("0x020700\n", managed);
         assert!(leads_to_nvswitches(&root, "sys/f"));
         assert!(!leads_to_nvswitches(&root, "sys/g"));
-        for (class, vpd) in [("0x020700\n", "\u{82}name VA MLX:CSKU=V2:MODL=C7010Z"), ("0x020000\n", managed)] {
+        for (class, vpd) in [
+            ("0x020700\n", "\u{82}name VA MLX:CSKU=V2:MODL=C7010Z"),
+            ("0x020000\n", managed),
+        ] {
             let (_dir, card) = of(class, vpd);
             assert!(!leads_to_nvswitches(&card, "sys/f"), "{class}");
         }

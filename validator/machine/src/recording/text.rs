@@ -47,16 +47,29 @@ impl Recording {
 fn entries(text: &str) -> Result<Vec<Entry<'_>>, ParseError> {
     let mut lines = (1..).zip(text.lines());
     if lines.next().is_none_or(|(_, first)| first != FIRST) {
-        return Err(ParseError { line: 1, why: format!("a recorded machine begins with '{FIRST}'") });
+        return Err(ParseError {
+            line: 1,
+            why: format!("a recorded machine begins with '{FIRST}'"),
+        });
     }
     let mut entries = Vec::<Entry<'_>>::new();
     for (line, text) in lines.filter(|(_, text)| !text.is_empty() && !text.starts_with('#')) {
         match (text.strip_prefix('\t'), entries.last_mut()) {
             (Some(content), Some(entry)) => entry.content.push(content),
-            (Some(_), None) => return Err(ParseError { line, why: "content before the first entry".into() }),
+            (Some(_), None) => {
+                return Err(ParseError {
+                    line,
+                    why: "content before the first entry".into(),
+                });
+            }
             (None, _) => {
                 let (kind, path) = text.split_once(' ').unwrap_or((text, ""));
-                entries.push(Entry { line, kind, path, content: Vec::new() });
+                entries.push(Entry {
+                    line,
+                    kind,
+                    path,
+                    content: Vec::new(),
+                });
             }
         }
     }
@@ -66,13 +79,26 @@ fn entries(text: &str) -> Result<Vec<Entry<'_>>, ParseError> {
 /// Adds one entry; the error is what is wrong with it.
 fn add(recording: &mut Recording, entry: &Entry<'_>) -> Result<(), String> {
     let path = entry.path;
-    if path.split('/').any(|part| ["", ".", ".."].contains(&part)) || path.contains(char::is_control) {
-        return Err(format!("'{}' is not a path below the machine's root", shown(path)));
+    if path.split('/').any(|part| ["", ".", ".."].contains(&part))
+        || path.contains(char::is_control)
+    {
+        return Err(format!(
+            "'{}' is not a path below the machine's root",
+            shown(path)
+        ));
     }
     let node = match (entry.kind, entry.content.as_slice()) {
         ("folder", []) => Node::Folder,
-        ("link", [target]) if !target.contains(char::is_control) => Node::Link((*target).to_owned()),
-        ("text", lines) => Node::File(lines.iter().flat_map(|line| [line, "\n"]).collect::<String>().into()),
+        ("link", [target]) if !target.contains(char::is_control) => {
+            Node::Link((*target).to_owned())
+        }
+        ("text", lines) => Node::File(
+            lines
+                .iter()
+                .flat_map(|line| [line, "\n"])
+                .collect::<String>()
+                .into(),
+        ),
         ("bytes", lines) => Node::File(bytes(lines)?),
         (kind, lines) => {
             let kind = shown(kind);
@@ -82,13 +108,27 @@ fn add(recording: &mut Recording, entry: &Entry<'_>) -> Result<(), String> {
             ));
         }
     };
-    let above = path.match_indices('/').filter_map(|(end, _)| path.get(..end));
-    let is_other = |above: &&str| recording.0.get(*above).is_some_and(|node| *node != Node::Folder);
+    let above = path
+        .match_indices('/')
+        .filter_map(|(end, _)| path.get(..end));
+    let is_other = |above: &&str| {
+        recording
+            .0
+            .get(*above)
+            .is_some_and(|node| *node != Node::Folder)
+    };
     if let Some(other) = above.into_iter().find(is_other) {
-        return Err(format!("'{}' is below '{}', which is not a folder", shown(path), shown(other)));
+        return Err(format!(
+            "'{}' is below '{}', which is not a folder",
+            shown(path),
+            shown(other)
+        ));
     }
     if node != Node::Folder && recording.has_children(path) {
-        return Err(format!("'{}' has entries below it, so it must be a folder", shown(path)));
+        return Err(format!(
+            "'{}' has entries below it, so it must be a folder",
+            shown(path)
+        ));
     }
     match recording.0.insert(path.to_owned(), node) {
         None => Ok(()),
@@ -103,11 +143,15 @@ fn bytes(lines: &[&str]) -> Result<Vec<u8>, String> {
         match line.strip_prefix("zeros ") {
             Some(count) => {
                 let count = count.parse().ok().filter(|count: &usize| *count <= ZEROS);
-                let count = count.ok_or_else(|| format!("'{}': at most {ZEROS} at once", shown(line)))?;
+                let count =
+                    count.ok_or_else(|| format!("'{}': at most {ZEROS} at once", shown(line)))?;
                 bytes.resize(bytes.len() + count, 0);
             }
             None => {
-                bytes.extend(hexadecimal(line).ok_or_else(|| format!("'{}' is not hexadecimal", shown(line)))?);
+                bytes.extend(
+                    hexadecimal(line)
+                        .ok_or_else(|| format!("'{}' is not hexadecimal", shown(line)))?,
+                );
             }
         }
     }
@@ -115,9 +159,13 @@ fn bytes(lines: &[&str]) -> Result<Vec<u8>, String> {
 }
 
 fn hexadecimal(line: &str) -> Option<Vec<u8>> {
-    let digits: Option<Vec<u8>> = line.chars().map(|c| c.to_digit(16).and_then(|d| u8::try_from(d).ok())).collect();
+    let digits: Option<Vec<u8>> = line
+        .chars()
+        .map(|c| c.to_digit(16).and_then(|d| u8::try_from(d).ok()))
+        .collect();
     let (pairs, rest) = digits.as_ref()?.as_chunks::<2>();
-    rest.is_empty().then(|| pairs.iter().map(|[high, low]| high << 4 | low).collect())
+    rest.is_empty()
+        .then(|| pairs.iter().map(|[high, low]| high << 4 | low).collect())
 }
 
 impl fmt::Display for Recording {
@@ -147,14 +195,19 @@ impl fmt::Display for Recording {
 impl Recording {
     fn has_children(&self, path: &str) -> bool {
         let below = format!("{path}/");
-        self.0.range(below.clone()..).next().is_some_and(|(path, _)| path.starts_with(&below))
+        self.0
+            .range(below.clone()..)
+            .next()
+            .is_some_and(|(path, _)| path.starts_with(&below))
     }
 }
 
 /// The content as whole lines of printable ASCII.
 fn lines(content: &[u8]) -> Option<&str> {
     let whole = content.is_empty() || content.ends_with(b"\n");
-    let plain = content.iter().all(|byte| matches!(byte, b'\t' | b'\n' | b' '..=b'~'));
+    let plain = content
+        .iter()
+        .all(|byte| matches!(byte, b'\t' | b'\n' | b' '..=b'~'));
     std::str::from_utf8(content).ok().filter(|_| whole && plain)
 }
 
@@ -200,24 +253,50 @@ mod tests {
         let recording = Recording::parse(text).unwrap();
         assert_eq!(Recording::parse(&recording.to_string()).unwrap(), recording);
         assert_eq!(recording.0.len(), 5);
-        let Some(Node::File(config)) = recording.0.get("sys/a/config") else { panic!("no config") };
+        let Some(Node::File(config)) = recording.0.get("sys/a/config") else {
+            panic!("no config")
+        };
         assert_eq!((config.len(), &config[..3]), (4096, &[0xde, 0x10, 0][..]));
-        assert_eq!(recording.0.get("proc/cmdline"), Some(&Node::File(b"quiet iommu=pt\n".to_vec())));
+        assert_eq!(
+            recording.0.get("proc/cmdline"),
+            Some(&Node::File(b"quiet iommu=pt\n".to_vec()))
+        );
     }
 
     #[test]
     fn what_breaks_the_format_is_named_with_its_line() {
         let first = "firstlight machine 1\n";
-        assert_eq!(refused("#!/bin/sh\n"), "line 1: a recorded machine begins with 'firstlight machine 1'");
+        assert_eq!(
+            refused("#!/bin/sh\n"),
+            "line 1: a recorded machine begins with 'firstlight machine 1'"
+        );
         for (text, why) in [
             ("\tx\n", "line 2: content before the first entry"),
-            ("text ../etc/passwd\n", "line 2: '../etc/passwd' is not a path below the machine's root"),
-            ("text /etc/passwd\n", "line 2: '/etc/passwd' is not a path below the machine's root"),
-            ("mode a\n\t644\n", "line 2: 'mode' with 1 lines is not a valid entry; allowed: folder, link, text, bytes"),
-            ("link a\n\t/etc\ntext a/passwd\n", "line 4: 'a/passwd' is below 'a', which is not a folder"),
-            ("text a/passwd\nlink a\n\t/etc\n", "line 3: 'a' has entries below it, so it must be a folder"),
+            (
+                "text ../etc/passwd\n",
+                "line 2: '../etc/passwd' is not a path below the machine's root",
+            ),
+            (
+                "text /etc/passwd\n",
+                "line 2: '/etc/passwd' is not a path below the machine's root",
+            ),
+            (
+                "mode a\n\t644\n",
+                "line 2: 'mode' with 1 lines is not a valid entry; allowed: folder, link, text, bytes",
+            ),
+            (
+                "link a\n\t/etc\ntext a/passwd\n",
+                "line 4: 'a/passwd' is below 'a', which is not a folder",
+            ),
+            (
+                "text a/passwd\nlink a\n\t/etc\n",
+                "line 3: 'a' has entries below it, so it must be a folder",
+            ),
             ("text a\ntext a\n", "line 3: 'a' appears twice"),
-            ("bytes a\n\tzeros 4097\n", "line 2: 'zeros 4097': at most 4096 at once"),
+            (
+                "bytes a\n\tzeros 4097\n",
+                "line 2: 'zeros 4097': at most 4096 at once",
+            ),
             ("bytes a\n\t0x\n", "line 2: '0x' is not hexadecimal"),
             ("bytes a\n\t012\n", "line 2: '012' is not hexadecimal"),
         ] {

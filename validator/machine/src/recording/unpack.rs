@@ -55,14 +55,20 @@ pub fn open(path: &Path) -> Result<(Root, Option<TempDir>), OpenError> {
     let unread = |why| OpenError::Read { path: here(), why };
     let text = files::read(path, LARGEST).map_err(unread)?;
     let text = String::from_utf8(text).map_err(|e| unread(e.to_string()))?;
-    let recording = Recording::parse(&text).map_err(|source| OpenError::Malformed { path: here(), source })?;
+    let recording = Recording::parse(&text).map_err(|source| OpenError::Malformed {
+        path: here(),
+        source,
+    })?;
     let laid_out = || -> io::Result<(Root, TempDir)> {
         let folder = tempfile::Builder::new().prefix("firstlight-").tempdir()?;
         let root = folder.path().join(path.file_name().unwrap_or_default());
         recording.write(&root)?;
         Ok((Root::new(root), folder))
     };
-    let (root, folder) = laid_out().map_err(|source| OpenError::Folder { path: here(), source })?;
+    let (root, folder) = laid_out().map_err(|source| OpenError::Folder {
+        path: here(),
+        source,
+    })?;
     Ok((root.named(Some(path.display().to_string())), Some(folder)))
 }
 
@@ -91,7 +97,11 @@ mod tests {
     fn a_file_becomes_a_root_that_vanishes_with_its_folder() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("node7.txt");
-        fs::write(&file, "firstlight machine 1\ntext proc/cmdline\n\tquiet\nlink a\n\tproc\n").unwrap();
+        fs::write(
+            &file,
+            "firstlight machine 1\ntext proc/cmdline\n\tquiet\nlink a\n\tproc\n",
+        )
+        .unwrap();
         let (root, folder) = open(&file).unwrap();
         assert!(root.path().ends_with("node7.txt"));
         assert_eq!(root.text("a/cmdline").unwrap(), "quiet");
@@ -112,7 +122,13 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("x");
         fs::write(&file, "hello\n").unwrap();
-        assert!(matches!(open(&file), Err(OpenError::Malformed { source: ParseError { line: 1, .. }, .. })));
+        assert!(matches!(
+            open(&file),
+            Err(OpenError::Malformed {
+                source: ParseError { line: 1, .. },
+                ..
+            })
+        ));
         fs::write(&file, [0xff, 0xfe]).unwrap();
         assert!(matches!(open(&file), Err(OpenError::Read { .. })));
     }

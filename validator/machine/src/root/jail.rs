@@ -2,7 +2,8 @@
 //! inside the machine: neither an absolute link nor one with many `..` leads out of it.
 
 use rustix::fs::{
-    AtFlags, CWD, Dir, FileType, Mode, OFlags, ResolveFlags, Stat, openat, openat2, readlinkat, statat, unlinkat,
+    AtFlags, CWD, Dir, FileType, Mode, OFlags, ResolveFlags, Stat, openat, openat2, readlinkat,
+    statat, unlinkat,
 };
 use rustix::io::Errno;
 use std::ffi::{OsStr, OsString};
@@ -21,11 +22,20 @@ const TRIES: usize = 64;
 pub(super) fn open(root: &Path, rel: &Path, flags: OFlags) -> io::Result<OwnedFd> {
     let flags = flags | OFlags::CLOEXEC;
     let rel = rel.strip_prefix("/").unwrap_or(rel);
-    let rel = if rel.as_os_str().is_empty() { Path::new(".") } else { rel };
+    let rel = if rel.as_os_str().is_empty() {
+        Path::new(".")
+    } else {
+        rel
+    };
     if is_live(root) {
         return Ok(openat(CWD, root.join(rel), flags, Mode::empty())?);
     }
-    let top = openat(CWD, root, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+    let top = openat(
+        CWD,
+        root,
+        OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC,
+        Mode::empty(),
+    )?;
     for _ in 0..TRIES {
         match openat2(&top, rel, flags, Mode::empty(), ResolveFlags::IN_ROOT) {
             Err(Errno::AGAIN) => {}
@@ -43,7 +53,12 @@ fn open_resolved(root: &Path, rel: &Path, flags: OFlags) -> io::Result<OwnedFd> 
         Some(name) => resolved(root, rel.parent().unwrap_or_else(|| Path::new("")))?.join(name),
         None => resolved(root, rel)?,
     };
-    Ok(openat(CWD, root.join(place), flags | OFlags::NOFOLLOW, Mode::empty())?)
+    Ok(openat(
+        CWD,
+        root.join(place),
+        flags | OFlags::NOFOLLOW,
+        Mode::empty(),
+    )?)
 }
 
 /// The running machine has nothing outside its root.
@@ -163,7 +178,13 @@ mod tests {
         symlink("../../out/file", root.join("in/up")).unwrap();
         symlink(dir.path().join("out"), root.join("folder")).unwrap();
         symlink("/in/file", root.join("inside")).unwrap();
-        for lost in ["whole", "in/up", "folder/file", "../out/file", "in/../../out/file"] {
+        for lost in [
+            "whole",
+            "in/up",
+            "folder/file",
+            "../out/file",
+            "in/../../out/file",
+        ] {
             for open in [open, open_resolved] {
                 let error = open(&root, Path::new(lost), OFlags::RDONLY).unwrap_err();
                 assert_eq!(error.kind(), ErrorKind::NotFound, "{lost}");
@@ -171,16 +192,35 @@ mod tests {
         }
         let inside = open_resolved(&root, Path::new("inside"), OFlags::RDONLY);
         assert!(inside.is_ok());
-        let itself = open_resolved(&root, Path::new("inside"), OFlags::RDONLY | OFlags::NOFOLLOW);
+        let itself = open_resolved(
+            &root,
+            Path::new("inside"),
+            OFlags::RDONLY | OFlags::NOFOLLOW,
+        );
         assert!(itself.is_err(), "a link is not opened");
         assert!(open(&root, Path::new("/inside"), OFlags::RDONLY).is_ok());
-        assert_eq!(resolved(&root, Path::new("/inside")).unwrap(), Path::new("in/file"));
+        assert_eq!(
+            resolved(&root, Path::new("/inside")).unwrap(),
+            Path::new("in/file")
+        );
         let out = dir.path().join("out").strip_prefix("/").unwrap().to_owned();
-        assert_eq!(resolved(&root, Path::new("folder/file")).unwrap(), out.join("file"));
-        assert_eq!(resolved(&root, Path::new("in/up")).unwrap(), Path::new("out/file"));
+        assert_eq!(
+            resolved(&root, Path::new("folder/file")).unwrap(),
+            out.join("file")
+        );
+        assert_eq!(
+            resolved(&root, Path::new("in/up")).unwrap(),
+            Path::new("out/file")
+        );
         assert!(entries(&root, Path::new("folder")).is_err());
-        assert!(remove(&root, Path::new("folder/file")).is_err() && dir.path().join("out/file").exists());
-        assert!(stat(&root, Path::new("folder/file")).is_err() && link(&root, Path::new("folder/x")).is_err());
+        assert!(
+            remove(&root, Path::new("folder/file")).is_err()
+                && dir.path().join("out/file").exists()
+        );
+        assert!(
+            stat(&root, Path::new("folder/file")).is_err()
+                && link(&root, Path::new("folder/x")).is_err()
+        );
     }
 
     #[test]
@@ -188,7 +228,10 @@ mod tests {
         let dir = outside();
         let root = dir.path().join("root");
         symlink("round", root.join("round")).unwrap();
-        assert_eq!(link(&root, Path::new("in/file")).unwrap_err().kind(), ErrorKind::InvalidInput);
+        assert_eq!(
+            link(&root, Path::new("in/file")).unwrap_err().kind(),
+            ErrorKind::InvalidInput
+        );
         assert_eq!(link(&root, Path::new("round")).unwrap(), Path::new("round"));
         assert!(resolved(&root, Path::new("round")).is_err());
         assert!(open(&root, Path::new("round"), OFlags::RDONLY).is_err());

@@ -26,7 +26,10 @@ impl Root {
     /// The machine (`/`) or a recorded one.
     #[must_use]
     pub fn new(dir: impl Into<PathBuf>) -> Self {
-        Self { dir: dir.into(), name: None }
+        Self {
+            dir: dir.into(),
+            name: None,
+        }
     }
 
     /// The same folder, under a name of its own: a recorded machine has that of its file.
@@ -44,7 +47,9 @@ impl Root {
     /// What reports and messages call the machine: the name that it was given, or its folder.
     #[must_use]
     pub fn name(&self) -> String {
-        self.name.clone().unwrap_or_else(|| self.dir.display().to_string())
+        self.name
+            .clone()
+            .unwrap_or_else(|| self.dir.display().to_string())
     }
 
     /// The folder as it was given, for reports.
@@ -82,7 +87,8 @@ impl Root {
     /// The read's error; a missing file is `NotFound`, anything but a regular file is `InvalidInput`.
     pub fn read(&self, rel: impl AsRef<Path>) -> io::Result<Vec<u8>> {
         let mut bytes = Vec::new();
-        self.open(rel.as_ref(), OFlags::RDONLY)?.read_to_end(&mut bytes)?;
+        self.open(rel.as_ref(), OFlags::RDONLY)?
+            .read_to_end(&mut bytes)?;
         Ok(bytes)
     }
 
@@ -92,7 +98,8 @@ impl Root {
     /// As [`Root::read`]; `InvalidData` if it is not UTF-8.
     pub fn text(&self, rel: impl AsRef<Path>) -> io::Result<String> {
         let mut text = String::new();
-        self.open(rel.as_ref(), OFlags::RDONLY)?.read_to_string(&mut text)?;
+        self.open(rel.as_ref(), OFlags::RDONLY)?
+            .read_to_string(&mut text)?;
         Ok(text.trim().to_owned())
     }
 
@@ -106,7 +113,11 @@ impl Root {
     /// # Errors
     /// The read's error; a missing folder is `NotFound`, never an empty list.
     pub fn names(&self, rel: impl AsRef<Path>) -> io::Result<Vec<OsString>> {
-        let mut names: Vec<_> = self.entries(rel)?.into_iter().map(|(name, _)| name).collect();
+        let mut names: Vec<_> = self
+            .entries(rel)?
+            .into_iter()
+            .map(|(name, _)| name)
+            .collect();
         names.retain(|name| !name.as_encoded_bytes().starts_with(b"."));
         names.sort();
         Ok(names)
@@ -140,9 +151,16 @@ impl Root {
     pub fn character_device(&self, rel: impl AsRef<Path>) -> io::Result<(u32, u32)> {
         let stat = rustix::fs::fstat(jail::open(&self.dir, rel.as_ref(), OFlags::PATH)?)?;
         if FileType::from_raw_mode(stat.st_mode) == FileType::CharacterDevice {
-            return Ok((rustix::fs::major(stat.st_rdev), rustix::fs::minor(stat.st_rdev)));
+            return Ok((
+                rustix::fs::major(stat.st_rdev),
+                rustix::fs::minor(stat.st_rdev),
+            ));
         }
-        let recorded = if self.is_live() { None } else { recorded_device(&self.text(rel)?) };
+        let recorded = if self.is_live() {
+            None
+        } else {
+            recorded_device(&self.text(rel)?)
+        };
         recorded.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "not a character device"))
     }
 
@@ -155,7 +173,11 @@ impl Root {
         let flags = OFlags::RDONLY | OFlags::NONBLOCK;
         let file: File = jail::open(&self.dir, rel.as_ref(), flags)?.into();
         let kind = FileType::from_raw_mode(rustix::fs::fstat(&file)?.st_mode);
-        if kind == FileType::CharacterDevice { Ok(file) } else { regular(file) }
+        if kind == FileType::CharacterDevice {
+            Ok(file)
+        } else {
+            regular(file)
+        }
     }
 
     /// Every name in a folder with its type, links not followed, including hidden names. Unordered.
@@ -226,7 +248,11 @@ impl Root {
     pub fn write_at(&self, rel: impl AsRef<Path>, offset: u64, bytes: &[u8]) -> io::Result<()> {
         let file = self.open(rel.as_ref(), OFlags::WRONLY)?;
         let n = file.write_at(bytes, offset)?;
-        if n == bytes.len() { Ok(()) } else { Err(io::ErrorKind::WriteZero.into()) }
+        if n == bytes.len() {
+            Ok(())
+        } else {
+            Err(io::ErrorKind::WriteZero.into())
+        }
     }
 }
 
@@ -236,7 +262,10 @@ fn regular(file: File) -> io::Result<File> {
     if kind.is_file() || kind.is_dir() {
         return Ok(file);
     }
-    Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"))
+    Err(io::Error::new(
+        io::ErrorKind::InvalidInput,
+        "not a regular file",
+    ))
 }
 
 /// Reads a user-supplied regular file, wherever it is, as bytes; other file types are not waited for.
@@ -295,8 +324,12 @@ mod tests {
         .unwrap();
         assert!(read == long && pieces > 1);
         assert!(root.stream("/.l", |_| ()).is_err());
-        let mut names: Vec<_> =
-            root.entries("/").unwrap().into_iter().map(|(n, kind)| (n, kind == FileType::Symlink)).collect();
+        let mut names: Vec<_> = root
+            .entries("/")
+            .unwrap()
+            .into_iter()
+            .map(|(n, kind)| (n, kind == FileType::Symlink))
+            .collect();
         names.sort();
         assert_eq!(names, [(".l".into(), true), ("f".into(), false)]);
     }
@@ -304,12 +337,24 @@ mod tests {
     #[test]
     fn a_pipe_in_place_of_a_file_is_an_error_and_does_not_block() {
         let dir = tempfile::tempdir().unwrap();
-        let made = std::process::Command::new("mkfifo").arg(dir.path().join("f")).status().unwrap();
+        let made = std::process::Command::new("mkfifo")
+            .arg(dir.path().join("f"))
+            .status()
+            .unwrap();
         assert!(made.success());
         let root = Root::new(dir.path());
-        assert_eq!(root.read("f").unwrap_err().to_string(), "not a regular file");
-        assert_eq!(root.text("f").unwrap_err().kind(), io::ErrorKind::InvalidInput);
-        assert_eq!(root.text("").unwrap_err().kind(), io::ErrorKind::IsADirectory);
+        assert_eq!(
+            root.read("f").unwrap_err().to_string(),
+            "not a regular file"
+        );
+        assert_eq!(
+            root.text("f").unwrap_err().kind(),
+            io::ErrorKind::InvalidInput
+        );
+        assert_eq!(
+            root.text("").unwrap_err().kind(),
+            io::ErrorKind::IsADirectory
+        );
         assert!(root.stream("f", |_| ()).is_err() && root.open_log("f").is_err());
         assert!(root.character_device("f").is_err() && root.names("f").is_err());
         assert!(root.write_at("f", 0, b"x").is_err());
@@ -321,12 +366,23 @@ mod tests {
         let (live, dir) = (Root::new("/"), tempfile::tempdir().unwrap());
         assert_eq!(live.character_device("dev/null").unwrap(), (1, 3));
         fs::write(dir.path().join("node"), "c 1 3").unwrap();
-        assert!(live.character_device(dir.path().join("node")).is_err(), "only a recording represents it like this");
+        assert!(
+            live.character_device(dir.path().join("node")).is_err(),
+            "only a recording represents it like this"
+        );
         let recorded = Root::new(dir.path());
-        for (text, device) in [("c 195 255\n", Some((195, 255))), ("b 8 0\n", None), ("", None), ("c 195 0 1", None)] {
+        for (text, device) in [
+            ("c 195 255\n", Some((195, 255))),
+            ("b 8 0\n", None),
+            ("", None),
+            ("c 195 0 1", None),
+        ] {
             fs::write(dir.path().join("node"), text).unwrap();
             assert_eq!(recorded.character_device("node").ok(), device, "{text}");
         }
-        assert_eq!(recorded.character_device("none").unwrap_err().kind(), io::ErrorKind::NotFound);
+        assert_eq!(
+            recorded.character_device("none").unwrap_err().kind(),
+            io::ErrorKind::NotFound
+        );
     }
 }

@@ -30,15 +30,24 @@ impl AtomicFile {
     /// # Errors
     /// The system's error.
     pub fn at(path: &Path) -> io::Result<Self> {
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let folder = path
+            .parent()
+            .filter(|folder| !folder.as_os_str().is_empty());
         let folder = folder.unwrap_or_else(|| Path::new("."));
         let path = folder.join(path.file_name().ok_or(ErrorKind::InvalidFilename)?);
-        let unnamed = openat(CWD, folder, OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC, MODE);
+        let unnamed = openat(
+            CWD,
+            folder,
+            OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC,
+            MODE,
+        );
         let (file, name) = match unnamed {
             Ok(file) => (file.into(), None),
             // Not every file system supports it, and the error codes differ; the next call reports the real cause.
-            Err(_) => unused(&path, |name| OpenOptions::new().write(true).create_new(true).open(name))
-                .map(|(file, name)| (file, Some(name)))?,
+            Err(_) => unused(&path, |name| {
+                OpenOptions::new().write(true).create_new(true).open(name)
+            })
+            .map(|(file, name)| (file, Some(name)))?,
         };
         Ok(Self { file, name, path })
     }
@@ -90,9 +99,13 @@ pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
 
 /// Whether a file of this name is a temporary file, which a power cut can leave where `O_TMPFILE` is not supported.
 pub fn is_temporary(name: &str) -> bool {
-    let inner = name.strip_prefix(NAME.0).and_then(|name| name.strip_suffix(NAME.1));
+    let inner = name
+        .strip_prefix(NAME.0)
+        .and_then(|name| name.strip_suffix(NAME.1));
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
-    inner.and_then(|inner| inner.split_once('-')).is_some_and(|(process, n)| digits(process) && digits(n))
+    inner
+        .and_then(|inner| inner.split_once('-'))
+        .is_some_and(|(process, n)| digits(process) && digits(n))
 }
 
 /// Calls `make` with an unused name next to `path`; returns the result and that name.
@@ -138,10 +151,18 @@ mod tests {
         let (path, precious) = (dir.path().join("r.json"), dir.path().join("precious"));
         fs::write(&precious, "precious").unwrap();
         for n in 0..3 {
-            symlink(&precious, dir.path().join(format!(".firstlight-{}-{n}.new", std::process::id()))).unwrap();
+            symlink(
+                &precious,
+                dir.path()
+                    .join(format!(".firstlight-{}-{n}.new", std::process::id())),
+            )
+            .unwrap();
         }
         write(&path, b"text").unwrap();
-        assert_eq!([&path, &precious].map(|p| fs::read_to_string(p).unwrap()), ["text", "precious"]);
+        assert_eq!(
+            [&path, &precious].map(|p| fs::read_to_string(p).unwrap()),
+            ["text", "precious"]
+        );
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 5);
     }
 
@@ -170,14 +191,22 @@ mod tests {
         symlink(&precious, &path).unwrap();
         write(&path, b"text").unwrap();
         assert!(fs::symlink_metadata(&path).unwrap().is_file());
-        assert_eq!([&path, &precious].map(|p| fs::read_to_string(p).unwrap()), ["text", "precious"]);
+        assert_eq!(
+            [&path, &precious].map(|p| fs::read_to_string(p).unwrap()),
+            ["text", "precious"]
+        );
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2);
     }
 
     #[test]
     fn only_temporary_names_are_recognized() {
         assert!(is_temporary(".firstlight-123-0.new"));
-        for other in [".firstlight-.new", ".firstlight-a-1.new", "firstlight-1-1.new", ".firstlight-1-1.newer"] {
+        for other in [
+            ".firstlight-.new",
+            ".firstlight-a-1.new",
+            "firstlight-1-1.new",
+            ".firstlight-1-1.newer",
+        ] {
             assert!(!is_temporary(other), "{other}");
         }
     }

@@ -17,8 +17,13 @@ const LINKS: usize = 40;
 pub fn resolve(path: &Path) -> io::Result<PathBuf> {
     let mut path = path.to_owned();
     for _ in 0..LINKS {
-        let name = path.file_name().ok_or(ErrorKind::InvalidFilename)?.to_owned();
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let name = path
+            .file_name()
+            .ok_or(ErrorKind::InvalidFilename)?
+            .to_owned();
+        let folder = path
+            .parent()
+            .filter(|folder| !folder.as_os_str().is_empty());
         let folder = fs::canonicalize(folder.unwrap_or_else(|| Path::new(".")))?;
         let here = folder.join(name);
         match fs::read_link(&here) {
@@ -56,7 +61,12 @@ mod tests {
         symlink("sub/file", dir.join("one")).unwrap();
         symlink(dir.join("one"), dir.join("two")).unwrap();
         symlink("sub/new", dir.join("dangling")).unwrap();
-        for (path, end) in [("sub/file", "sub/file"), ("two", "sub/file"), ("dangling", "sub/new"), ("x", "x")] {
+        for (path, end) in [
+            ("sub/file", "sub/file"),
+            ("two", "sub/file"),
+            ("dangling", "sub/new"),
+            ("x", "x"),
+        ] {
             assert_eq!(resolve(&dir.join(path)).unwrap(), dir.join(end));
         }
     }
@@ -65,7 +75,12 @@ mod tests {
     fn a_loop_a_missing_folder_and_an_empty_name_are_errors() {
         let dir = tempfile::tempdir().unwrap();
         symlink("loop", dir.path().join("loop")).unwrap();
-        for bad in [dir.path().join("loop"), dir.path().join("none/file"), PathBuf::from("/"), PathBuf::new()] {
+        for bad in [
+            dir.path().join("loop"),
+            dir.path().join("none/file"),
+            PathBuf::from("/"),
+            PathBuf::new(),
+        ] {
             assert!(resolve(&bad).is_err(), "{}", bad.display());
         }
     }
@@ -76,7 +91,11 @@ mod tests {
         let link = dir.path().join("stdout");
         symlink("/proc/self/fd/1", &link).unwrap();
         for own in [&link, Path::new("/proc/self/fd/1")] {
-            assert!(is_stdout(own) && is_descriptor(&resolve(own).unwrap()), "{}", own.display());
+            assert!(
+                is_stdout(own) && is_descriptor(&resolve(own).unwrap()),
+                "{}",
+                own.display()
+            );
         }
         for other in ["/proc/self/fd/2", "/dev/null", "/proc/1/fd/1", "fd/1"] {
             assert!(!is_stdout(Path::new(other)), "{other}");

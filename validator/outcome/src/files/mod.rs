@@ -39,14 +39,21 @@ pub fn secret(path: &Path, largest: u64) -> Result<Vec<u8>, String> {
     let file = opened(path).map_err(|e| unread(&e))?;
     let data = file.metadata().map_err(|e| unread(&e))?;
     if !data.is_file() {
-        return Err("no regular file; allowed: a file, or a credential of systemd, which is one".to_owned());
+        return Err(
+            "no regular file; allowed: a file, or a credential of systemd, which is one".to_owned(),
+        );
     }
     content(file, largest)
 }
 
 /// Opens a file for reading, without waiting for the writer of a pipe.
 fn opened(path: &Path) -> io::Result<File> {
-    Ok(open(path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC, Mode::empty())?.into())
+    Ok(open(
+        path,
+        OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC,
+        Mode::empty(),
+    )?
+    .into())
 }
 
 /// A file that waits for its next bytes, but not for ever.
@@ -62,7 +69,10 @@ impl Read for Patient {
             tv_nsec: self.silence.subsec_nanos().into(),
         };
         loop {
-            match poll(&mut [PollFd::new(&self.file, PollFlags::IN)], Some(&silence)) {
+            match poll(
+                &mut [PollFd::new(&self.file, PollFlags::IN)],
+                Some(&silence),
+            ) {
                 Ok(0) => {
                     let line = format!(
                         "nothing came within {} s; \"-\" reads standard input without a limit",
@@ -96,8 +106,14 @@ pub fn content(file: File, largest: u64) -> Result<Vec<u8>, String> {
 /// As [`read`].
 pub fn limited(from: impl Read, largest: u64) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::new();
-    from.take(largest + 1).read_to_end(&mut bytes).map_err(|e| unread(&e))?;
-    if bytes.len() as u64 > largest { Err(format!("larger than {}", size(largest))) } else { Ok(bytes) }
+    from.take(largest + 1)
+        .read_to_end(&mut bytes)
+        .map_err(|e| unread(&e))?;
+    if bytes.len() as u64 > largest {
+        Err(format!("larger than {}", size(largest)))
+    } else {
+        Ok(bytes)
+    }
 }
 
 fn unread(error: &io::Error) -> String {
@@ -114,7 +130,13 @@ mod tests {
 
     fn fifo(dir: &Path) -> std::path::PathBuf {
         let path = dir.join("fifo");
-        assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
+        assert!(
+            Command::new("mkfifo")
+                .arg(&path)
+                .status()
+                .unwrap()
+                .success()
+        );
         path
     }
 
@@ -123,7 +145,10 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = fifo(dir.path());
         let silent = read_within(&path, 100, Duration::from_millis(50)).unwrap_err();
-        assert!(silent.starts_with("cannot be read: nothing came within 0 s"), "{silent}");
+        assert!(
+            silent.starts_with("cannot be read: nothing came within 0 s"),
+            "{silent}"
+        );
         let to = path.clone();
         let writer = thread::spawn(move || {
             let mut to = fs::OpenOptions::new().write(true).open(to).unwrap();
@@ -134,7 +159,10 @@ mod tests {
         });
         assert_eq!(read(&path, 100), Ok(b"one two".to_vec()));
         writer.join().unwrap();
-        assert_eq!(read(Path::new("/dev/zero"), 1024), Err("larger than 1 KiB".to_owned()));
+        assert_eq!(
+            read(Path::new("/dev/zero"), 1024),
+            Err("larger than 1 KiB".to_owned())
+        );
     }
 
     #[test]
@@ -143,10 +171,15 @@ mod tests {
         let (file, link) = (dir.path().join("file"), dir.path().join("link"));
         fs::write(&file, "secret").unwrap();
         std::os::unix::fs::symlink(&file, &link).unwrap();
-        assert_eq!([&file, &link].map(|path| secret(path, 100)), [Ok(b"secret".to_vec()), Ok(b"secret".to_vec())]);
+        assert_eq!(
+            [&file, &link].map(|path| secret(path, 100)),
+            [Ok(b"secret".to_vec()), Ok(b"secret".to_vec())]
+        );
         for path in [&fifo(dir.path()), Path::new("/dev/zero"), dir.path()] {
             assert!(
-                secret(path, 100).unwrap_err().starts_with("no regular file; allowed: a file"),
+                secret(path, 100)
+                    .unwrap_err()
+                    .starts_with("no regular file; allowed: a file"),
                 "{}",
                 path.display()
             );

@@ -96,35 +96,59 @@ impl Row {
     }
 
     pub(super) const fn cause_for(self, of: fn(Case<'_>) -> Option<String>) -> Self {
-        Self { cause_for: Some(of), ..self }
+        Self {
+            cause_for: Some(of),
+            ..self
+        }
     }
 
     pub(super) const fn of_machine(self) -> Self {
-        Self { of_machine: true, ..self }
+        Self {
+            of_machine: true,
+            ..self
+        }
     }
 
     pub(super) const fn remedy(self, words: &'static str) -> Self {
-        Self { remedy: Remedy::Words(words), ..self }
+        Self {
+            remedy: Remedy::Words(words),
+            ..self
+        }
     }
 
     pub(super) const fn remedy_for(self, of: fn(Case<'_>) -> String) -> Self {
-        Self { remedy: Remedy::For(of), ..self }
+        Self {
+            remedy: Remedy::For(of),
+            ..self
+        }
     }
 
     pub(super) const fn explained_by(self, explained_by: &'static [&'static [Code]]) -> Self {
-        Self { explained_by, ..self }
+        Self {
+            explained_by,
+            ..self
+        }
     }
 
     pub(super) const fn ruled_out_by(self, ruled_out_by: &'static [&'static Properties]) -> Self {
-        Self { ruled_out_by, ..self }
+        Self {
+            ruled_out_by,
+            ..self
+        }
     }
 
     pub(super) const fn recovery(self, recovery: Recovery) -> Self {
-        Self { recovery: Some(recovery), ..self }
+        Self {
+            recovery: Some(recovery),
+            ..self
+        }
     }
 
     pub(super) const fn after_loss(self) -> Self {
-        Self { after_loss: true, ..self }
+        Self {
+            after_loss: true,
+            ..self
+        }
     }
 
     pub(super) const fn by_load(self, by_load: ByLoad) -> Self {
@@ -136,7 +160,10 @@ impl Row {
     }
 
     pub(super) const fn earlier(self, clause: &'static str) -> Self {
-        Self { earlier: Some(clause), ..self }
+        Self {
+            earlier: Some(clause),
+            ..self
+        }
     }
 }
 
@@ -168,7 +195,9 @@ impl Code {
     #[must_use]
     pub fn explains(self, symptom: Self) -> bool {
         // The table has no cycle: each row lists only codes above it.
-        symptom.explained_by().any(|code| code == self || self.explains(code))
+        symptom
+            .explained_by()
+            .any(|code| code == self || self.explains(code))
     }
 }
 
@@ -187,7 +216,8 @@ impl Serialize for Code {
 impl<'de> Deserialize<'de> for Code {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let name = String::deserialize(from)?;
-        Self::named(&name).ok_or_else(|| serde::de::Error::custom(format_args!("there is no finding {name:?}")))
+        Self::named(&name)
+            .ok_or_else(|| serde::de::Error::custom(format_args!("there is no finding {name:?}")))
     }
 }
 
@@ -212,10 +242,16 @@ mod tests {
             let row = code.row();
             assert!(
                 row.code.len() <= 19
-                    && row.code.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'-')
+                    && row
+                        .code
+                        .bytes()
+                        .all(|b| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'-')
             );
             for text in [row.means, row.cause] {
-                assert!(text.len() > 5 && !text.ends_with('.') && !text.contains('|'), "{code}: {text}");
+                assert!(
+                    text.len() > 5 && !text.ends_with('.') && !text.contains('|'),
+                    "{code}: {text}"
+                );
             }
             assert_eq!(Code::named(row.code), Some(*code));
         }
@@ -232,15 +268,28 @@ mod tests {
 
     #[test]
     fn the_clauses_fit_into_the_answers_line() {
-        for clause in Code::ALL.iter().map(|code| code.row()).flat_map(|row| [Some(row.clause), row.earlier]).flatten()
+        for clause in Code::ALL
+            .iter()
+            .map(|code| code.row())
+            .flat_map(|row| [Some(row.clause), row.earlier])
+            .flatten()
         {
-            assert!(clause.len() > 5 && clause.len() <= 56 && !clause.ends_with('.'), "{clause}");
+            assert!(
+                clause.len() > 5 && clause.len() <= 56 && !clause.ends_with('.'),
+                "{clause}"
+            );
         }
     }
 
     #[test]
     fn a_narrow_link_explains_slow_collectives_and_wrong_data_does_not_explain_a_narrow_link() {
-        assert!(Code::GpuLinkLoad.explains(Code::NcclSlow) && Code::IommuTranslating.explains(Code::NcclWrongData));
-        assert!(!Code::P2pWrongData.explains(Code::LinkNarrow) && !Code::NcclSlow.explains(Code::NcclSlow));
+        assert!(
+            Code::GpuLinkLoad.explains(Code::NcclSlow)
+                && Code::IommuTranslating.explains(Code::NcclWrongData)
+        );
+        assert!(
+            !Code::P2pWrongData.explains(Code::LinkNarrow)
+                && !Code::NcclSlow.explains(Code::NcclSlow)
+        );
     }
 }

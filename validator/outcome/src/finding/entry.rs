@@ -20,10 +20,18 @@ pub struct FindingEntry {
     /// The subject: a BDF, a pair `A -> B`, or `machine`.
     pub subject: Words,
     /// The same for programs. Earlier reports lack it.
-    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "later::or_default")]
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "later::or_default"
+    )]
     pub about: Option<Subject>,
     /// Subjects of findings of the same kind that it stands for.
-    #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "later::readable")]
+    #[serde(
+        default,
+        skip_serializing_if = "Vec::is_empty",
+        deserialize_with = "later::readable"
+    )]
     pub represents: Vec<Subject>,
     /// One sentence with the measured and the expected value, with units.
     pub message: Words,
@@ -40,10 +48,18 @@ pub struct FindingEntry {
     /// The next thing to do.
     pub remedy: Words,
     /// What is wrong, as a clause, where that is known more exactly than by the code.
-    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "later::or_default")]
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "later::or_default"
+    )]
     pub clause: Option<Words>,
     /// The next action as a word for programs, where NVIDIA's driver or its documents give one.
-    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "later::or_default")]
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "later::or_default"
+    )]
     #[schemars(schema_with = "crate::schema::recovery")]
     pub recovery: Option<Recovery>,
 }
@@ -56,12 +72,20 @@ impl FindingEntry {
         let reason = finding.reason.as_ref();
         let case = Case { host, finding };
         let shown = || row.cause_for.and_then(|of| of(case));
-        let cause = reason.and_then(Reason::cause).or_else(shown).unwrap_or_else(|| row.cause.to_owned());
+        let cause = reason
+            .and_then(Reason::cause)
+            .or_else(shown)
+            .unwrap_or_else(|| row.cause.to_owned());
         let own = reason.and_then(|reason| reason.remedy(case));
-        let of_machine =
-            own.as_ref().and(reason).map_or(row.of_machine, |reason| row.of_machine || reason.is_of_machine());
+        let of_machine = own.as_ref().and(reason).map_or(row.of_machine, |reason| {
+            row.of_machine || reason.is_of_machine()
+        });
         let remedy = own.unwrap_or_else(|| row.remedy.text(case));
-        let remedy = if host.container && of_machine { format!("on the container's host: {remedy}") } else { remedy };
+        let remedy = if host.container && of_machine {
+            format!("on the container's host: {remedy}")
+        } else {
+            remedy
+        };
         Self {
             code: finding.code.as_str().to_owned(),
             severity: finding.severity,
@@ -83,7 +107,10 @@ impl FindingEntry {
     /// All findings in words.
     #[must_use]
     pub fn all(findings: &[Finding], host: &Host) -> Vec<Self> {
-        findings.iter().map(|finding| Self::of(finding, host)).collect()
+        findings
+            .iter()
+            .map(|finding| Self::of(finding, host))
+            .collect()
     }
 
     /// Its code; `None` for one of a later version.
@@ -101,7 +128,10 @@ impl FindingEntry {
     /// Whether it is a fault from before the tests: information that may be the cause of a failure.
     #[must_use]
     pub fn is_earlier_fault(&self) -> bool {
-        self.severity == Severity::Info && self.known().is_some_and(|code| code.row().earlier.is_some())
+        self.severity == Severity::Info
+            && self
+                .known()
+                .is_some_and(|code| code.row().earlier.is_some())
     }
 
     /// What it is about.

@@ -16,8 +16,8 @@ pub use contract::outcome::Severity;
 pub use contract::recovery::Recovery;
 pub use entry::FindingEntry;
 pub use reason::{
-    ConfidentialCase, DisplayKind, FaultSource, ForeignDriver, Lack, MapObstacle, Reason, Refusal, WrongWitness,
-    lost_text,
+    ConfidentialCase, DisplayKind, FaultSource, ForeignDriver, Lack, MapObstacle, Reason, Refusal,
+    WrongWitness, lost_text,
 };
 pub use subject::Subject;
 pub use words::Words;
@@ -58,7 +58,12 @@ pub struct Finding {
 
 impl Code {
     /// A finding of this code, with nothing measured yet.
-    pub fn finding(self, severity: Severity, subject: impl Into<Subject>, message: impl Into<Words>) -> Finding {
+    pub fn finding(
+        self,
+        severity: Severity,
+        subject: impl Into<Subject>,
+        message: impl Into<Words>,
+    ) -> Finding {
         Finding {
             code: self,
             severity,
@@ -79,7 +84,12 @@ impl Code {
 impl Finding {
     /// The measured and the expected value; `unit` if they are numbers.
     #[must_use]
-    pub fn values(mut self, measured: impl Into<Value>, expected: impl Into<Value>, unit: Option<&str>) -> Self {
+    pub fn values(
+        mut self,
+        measured: impl Into<Value>,
+        expected: impl Into<Value>,
+        unit: Option<&str>,
+    ) -> Self {
         self.measured = measured.into();
         self.expected = expected.into();
         self.unit = unit.map(str::to_owned);
@@ -133,12 +143,17 @@ impl Finding {
 #[must_use]
 pub fn markdown() -> String {
     let kinds = kinds::kinds();
-    let mut out = String::from("| code | what it says | usual cause | what to do |\n|---|---|---|---|\n");
+    let mut out =
+        String::from("| code | what it says | usual cause | what to do |\n|---|---|---|---|\n");
     for code in Code::ALL {
         let row = code.row();
         let remedies = remedies(*code, &kinds);
         // Writing into a String cannot fail.
-        let _ = writeln!(out, "| `{}` | {} | {} | {remedies} |", row.code, row.means, row.cause);
+        let _ = writeln!(
+            out,
+            "| `{}` | {} | {} | {remedies} |",
+            row.code, row.means, row.cause
+        );
     }
     out
 }
@@ -147,7 +162,9 @@ pub fn markdown() -> String {
 fn remedies(code: Code, kinds: &[(&str, Host)]) -> String {
     let mut texts: Vec<(String, Vec<&str>)> = Vec::new();
     for (kind, host) in kinds {
-        let text = FindingEntry::of(&code.finding(Severity::Fail, kinds::GPU, ""), host).remedy.to_string();
+        let text = FindingEntry::of(&code.finding(Severity::Fail, kinds::GPU, ""), host)
+            .remedy
+            .to_string();
         match texts.iter_mut().find(|(other, _)| *other == text) {
             Some((_, same)) => same.push(kind),
             None => texts.push((text, vec![kind])),
@@ -157,14 +174,29 @@ fn remedies(code: Code, kinds: &[(&str, Host)]) -> String {
         return text.clone();
     }
     // The usual remedy comes last, for all machines that are not named.
-    let usual = texts.iter().map(|(_, kinds)| kinds.len()).max().unwrap_or_default();
+    let usual = texts
+        .iter()
+        .map(|(_, kinds)| kinds.len())
+        .max()
+        .unwrap_or_default();
     texts.sort_by_key(|(_, kinds)| kinds.len() == usual);
     let last = texts.len().saturating_sub(1);
     let line = |(n, (text, kinds)): (usize, &(String, Vec<&str>))| {
-        let named = kinds.join(", ").replace("QEMU guest, VMware guest, Hyper-V guest", "virtual machines");
-        format!("*{}*: {text}", if n == last { "other machines" } else { &named })
+        let named = kinds.join(", ").replace(
+            "QEMU guest, VMware guest, Hyper-V guest",
+            "virtual machines",
+        );
+        format!(
+            "*{}*: {text}",
+            if n == last { "other machines" } else { &named }
+        )
     };
-    texts.iter().enumerate().map(line).collect::<Vec<_>>().join("<br>")
+    texts
+        .iter()
+        .enumerate()
+        .map(line)
+        .collect::<Vec<_>>()
+        .join("<br>")
 }
 
 #[cfg(test)]
@@ -183,21 +215,36 @@ mod tests {
     fn the_table_has_one_row_per_code() {
         let text = markdown();
         assert_eq!(text.lines().count(), Code::ALL.len() + 2);
-        assert!(text.lines().all(|l| l.matches(" | ").count() == 3 || l.starts_with("|---")), "{text}");
+        assert!(
+            text.lines()
+                .all(|l| l.matches(" | ").count() == 3 || l.starts_with("|---")),
+            "{text}"
+        );
     }
 
     /// All remedies: of each code and each reason, for each kind of machine and several subjects.
     fn all_remedies() -> Vec<(String, &'static str, Host, String)> {
-        let subjects = [Subject::Machine, kinds::GPU.into(), GpuId::new(0).into(), Pair::of(0, 1).into()];
+        let subjects = [
+            Subject::Machine,
+            kinds::GPU.into(),
+            GpuId::new(0).into(),
+            Pair::of(0, 1).into(),
+        ];
         let reasons = Reason::samples();
         let mut all = Vec::new();
         for (kind, host) in kinds::kinds() {
             for subject in &subjects {
                 for code in Code::ALL {
-                    let finding = code.finding(Severity::Fail, subject, "x").values("nouveau", "a=b", None);
+                    let finding = code
+                        .finding(Severity::Fail, subject, "x")
+                        .values("nouveau", "a=b", None);
                     let own = (code.as_str().to_owned(), finding.clone());
-                    let with =
-                        reasons.iter().map(|reason| (format!("{reason:?}"), finding.clone().because(reason.clone())));
+                    let with = reasons.iter().map(|reason| {
+                        (
+                            format!("{reason:?}"),
+                            finding.clone().because(reason.clone()),
+                        )
+                    });
                     // A reason replaces the remedy of any code, so one code shows all of them.
                     let with: Vec<_> = with.filter(|_| *code == Code::GpuXid).collect();
                     for (name, finding) in std::iter::once(own).chain(with) {
@@ -217,7 +264,8 @@ mod tests {
             let has = |words: &[&str]| words.iter().any(|word| remedy.contains(word));
             let guest = matches!(host.environment, Environment::Guest(_));
             let arm = host.architecture == Architecture::Arm64;
-            let passed = host.gpus.iter().any(|gpu| gpu.passed_by.is_some()) || !host.passed.is_empty();
+            let passed =
+                host.gpus.iter().any(|gpu| gpu.passed_by.is_some()) || !host.passed.is_empty();
             let mut broken = |holds: bool| {
                 if !holds {
                     wrong.push(format!("{name} on {kind}: {remedy}"));
@@ -236,22 +284,49 @@ mod tests {
                 broken(!has(&["IOMMU (VT-d", "IOMMU (AMD-Vi", "IOMMU off in"]));
             }
             if arm {
-                broken(!has(&["VT-d", "AMD-Vi", "intel_iommu", "amd_iommu", "iommu=pt"]));
+                broken(!has(&[
+                    "VT-d",
+                    "AMD-Vi",
+                    "intel_iommu",
+                    "amd_iommu",
+                    "iommu=pt",
+                ]));
             }
             if guest {
                 let firmware = remedy.match_indices("in the firmware setup");
-                let mut rest = firmware.map(|(at, words)| remedy.get(at + words.len()..).unwrap_or_default());
+                let mut rest =
+                    firmware.map(|(at, words)| remedy.get(at + words.len()..).unwrap_or_default());
                 broken(rest.all(|rest| rest.starts_with(" of the virtual machine's host")));
-                broken(!has(&["reseat", "riser", "slot's", "power cable", "fans"]) || has(&["host"]));
+                broken(
+                    !has(&["reseat", "riser", "slot's", "power cable", "fans"]) || has(&["host"]),
+                );
             }
             if !host.kernel.own && !host.kernel.at_least((6, 11)) {
-                broken(!remedy.split(';').any(|part| part.contains("`pci=config_acs")));
+                broken(
+                    !remedy
+                        .split(';')
+                        .any(|part| part.contains("`pci=config_acs")),
+                );
             }
             if host.is_rented() || host.is_wsl() {
-                broken(!has(&["on the host", "on its host", "Set-VM", "QEMU option", "VMX file", "`-global"]));
+                broken(!has(&[
+                    "on the host",
+                    "on its host",
+                    "Set-VM",
+                    "QEMU option",
+                    "VMX file",
+                    "`-global",
+                ]));
             }
             if host.is_rented() {
-                broken(!has(&["reseat", "riser", "slot's", "power cable", "fans", "in the firmware setup"]));
+                broken(!has(&[
+                    "reseat",
+                    "riser",
+                    "slot's",
+                    "power cable",
+                    "fans",
+                    "in the firmware setup",
+                ]));
             }
             if host.container {
                 let of_machine = [
@@ -268,7 +343,11 @@ mod tests {
                 broken(!has(&["GRUB_CMDLINE_LINUX"]));
             }
             if host.kernel.is_before((4, 19)) {
-                broken(!remedy.split(';').any(|part| part.contains("`pci=config_acs") || part.contains("disable_acs")));
+                broken(
+                    !remedy.split(';').any(|part| {
+                        part.contains("`pci=config_acs") || part.contains("disable_acs")
+                    }),
+                );
             }
             if passed {
                 broken(!has(&["acs=0000000@pci:0:0", "acs_redir=pci:0:0"]));
@@ -292,7 +371,13 @@ mod tests {
                 broken(!has(&["q35-pcihost"]));
             }
             if host.system == System::Appliance {
-                broken(!has(&["/etc/default/grub", "grubby", "update-grub", "dkms", "modprobe.d"]));
+                broken(!has(&[
+                    "/etc/default/grub",
+                    "grubby",
+                    "update-grub",
+                    "dkms",
+                    "modprobe.d",
+                ]));
             }
         }
         wrong.sort();
@@ -303,11 +388,18 @@ mod tests {
     #[test]
     fn beside_a_virtual_machine_the_kernel_word_names_the_ports_of_the_finding() {
         let all = kinds::kinds();
-        let host = &all.iter().find(|(kind, _)| *kind == "network card of a virtual machine").unwrap().1;
+        let host = &all
+            .iter()
+            .find(|(kind, _)| *kind == "network card of a virtual machine")
+            .unwrap()
+            .1;
         let mut finding = Code::AcsRedirect.finding(Severity::Fail, "0000:00:01.1", "x");
         finding.represents = vec!["0000:00:03.1".into()];
         let remedy = FindingEntry::of(&finding, host).remedy;
-        assert!(remedy.contains("`pci=\"config_acs=0000000@0000:00:01.1;0000000@0000:00:03.1\"`"), "{remedy:?}");
+        assert!(
+            remedy.contains("`pci=\"config_acs=0000000@0000:00:01.1;0000000@0000:00:03.1\"`"),
+            "{remedy:?}"
+        );
         let nowhere = Code::AcsRedirect.finding(Severity::Fail, Subject::Machine, "x");
         assert!(!FindingEntry::of(&nowhere, host).remedy.contains("pci="));
     }
@@ -337,8 +429,12 @@ mod tests {
                 let mut finding = code.finding(Severity::Fail, kinds::GPU, "x");
                 finding.reason.clone_from(reason);
                 let remedy = FindingEntry::of(&finding, host).remedy;
-                let rest = remedy.strip_prefix("on the container's host: ").unwrap_or(&remedy);
-                let is_first = rest.starts_with("switch on Above 4G Decoding and Resizable BAR in the firmware setup");
+                let rest = remedy
+                    .strip_prefix("on the container's host: ")
+                    .unwrap_or(&remedy);
+                let is_first = rest.starts_with(
+                    "switch on Above 4G Decoding and Resizable BAR in the firmware setup",
+                );
                 assert_eq!(is_first, first, "{code} on {kind}: {remedy}");
             }
         }
@@ -347,7 +443,9 @@ mod tests {
     #[test]
     fn a_finding_survives_the_pipe() {
         let all = [
-            Code::GpuXid.finding(Severity::Fail, Subject::Machine, "x").because(Reason::Xid(FaultSource::Link, None)),
+            Code::GpuXid
+                .finding(Severity::Fail, Subject::Machine, "x")
+                .because(Reason::Xid(FaultSource::Link, None)),
             Code::P2pUnsupported
                 .finding(Severity::Fail, crate::platform::Pair::of(0, 1), "no")
                 .because(Reason::Predicted(Refusal::StockDriver, "why".into())),

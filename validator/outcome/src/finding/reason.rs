@@ -230,7 +230,9 @@ impl ConfidentialCase {
             Self::NoKernelCrypto => {
                 "run `modprobe -a ecdsa_generic ecdh_generic` before the driver is loaded; if the kernel lacks them, use one that has them and build the driver for it"
             }
-            Self::NotReady => "attest the GPUs; then run `nvidia-smi conf-compute -srs 1`, and the tests again",
+            Self::NotReady => {
+                "attest the GPUs; then run `nvidia-smi conf-compute -srs 1`, and the tests again"
+            }
             Self::On | Self::ProtectedPcie => {
                 "take the figures as those of this mode; to prove peer-to-peer, test without confidential computing"
             }
@@ -251,7 +253,9 @@ pub enum DisplayKind {
 impl DisplayKind {
     const fn cause(self) -> &'static str {
         match self {
-            Self::FirmwareDrm => "that GPU is the firmware's boot display, which simpledrm or simplefb shows",
+            Self::FirmwareDrm => {
+                "that GPU is the firmware's boot display, which simpledrm or simplefb shows"
+            }
             Self::Driver => "nvidia-drm put a console on that GPU",
         }
     }
@@ -342,8 +346,12 @@ impl Reason {
     #[must_use]
     pub fn clause(&self) -> Option<String> {
         let text = match self {
-            Self::ForeignDriver(ForeignDriver { name, bound: true, .. }) => {
-                return Some(format!("{name} is bound to the GPU instead of NVIDIA's driver"));
+            Self::ForeignDriver(ForeignDriver {
+                name, bound: true, ..
+            }) => {
+                return Some(format!(
+                    "{name} is bound to the GPU instead of NVIDIA's driver"
+                ));
             }
             Self::ForeignDriver(ForeignDriver { name, .. }) => {
                 return Some(format!("{name} is loaded, and could bind to a GPU"));
@@ -372,7 +380,9 @@ impl Reason {
     pub(super) fn cause(&self) -> Option<String> {
         let text = match self {
             Self::NoBridge => "no bridge connects this card's links",
-            Self::LinkSpeedUnknown => "a link on the path reports no speed, as in some virtual machines",
+            Self::LinkSpeedUnknown => {
+                "a link on the path reports no speed, as in some virtual machines"
+            }
             Self::NarrowPort => {
                 "the port has fewer lanes than the device: a slot whose lanes are split, a slot of the chipset, or a soldered device"
             }
@@ -391,8 +401,12 @@ impl Reason {
             Self::AddressesLost => {
                 "the GPU was reset, or fell off the bus and came back, and nothing assigned its addresses again"
             }
-            Self::MappedByOthers => "other programs map its memory too, such as drivers of network cards",
-            Self::SendersTranslate => "ACS was set for devices that translate addresses themselves (ATS)",
+            Self::MappedByOthers => {
+                "other programs map its memory too, such as drivers of network cards"
+            }
+            Self::SendersTranslate => {
+                "ACS was set for devices that translate addresses themselves (ATS)"
+            }
             Self::IsolatedByLinux => {
                 "an IOMMU was on when Linux started, and these chipsets isolate without an ACS capability"
             }
@@ -400,25 +414,35 @@ impl Reason {
                 "something set ACS again: a reset, a rescan, a driver that binds, management firmware, or `firstlight fabric restore`"
             }
             Self::ProcessorLimit => "the kernel was built or started for fewer processors",
-            Self::NoX2apic => "x2APIC is off: without interrupt remapping the kernel omits APIC ids of 255 and above",
+            Self::NoX2apic => {
+                "x2APIC is off: without interrupt remapping the kernel omits APIC ids of 255 and above"
+            }
             Self::LimitedByWord(word) => {
-                return Some(format!("{word} on the kernel command line limits the processors"));
+                return Some(format!(
+                    "{word} on the kernel command line limits the processors"
+                ));
             }
             Self::SmtOff(by) => {
                 return Some(format!(
                     "simultaneous multithreading is switched off ({by}), so each core runs one thread"
                 ));
             }
-            Self::XenOwnsIommu => "Linux runs as the privileged domain of Xen, which programs the IOMMU itself",
+            Self::XenOwnsIommu => {
+                "Linux runs as the privileged domain of Xen, which programs the IOMMU itself"
+            }
             Self::DisplayKind(kind) => kind.cause(),
             Self::NotBound => {
                 "the driver did not accept the GPU when it was loaded, for instance without address space for its BARs, or the GPU was unbound later"
             }
             Self::ForeignDriver(ForeignDriver { name, .. }) => return remedy::why_foreign(name),
-            Self::AllOfGuests => "the driver of these GPUs is in the virtual machines that use them",
+            Self::AllOfGuests => {
+                "the driver of these GPUs is in the virtual machines that use them"
+            }
             Self::OfGuest => "the GPU is passed to a virtual machine, or ready for that",
             Self::LoadFailed => "init should have loaded it, but does not report why that failed",
-            Self::Xid(source, _) | Self::Recovered(Some(source)) => return source.cause().map(str::to_owned),
+            Self::Xid(source, _) | Self::Recovered(Some(source)) => {
+                return source.cause().map(str::to_owned);
+            }
             Self::Recovered(None) => "an earlier error of the GPU, which it has recovered from",
             Self::Unplugged | Self::UnpluggedOnce => "the device was unplugged or lost power",
             Self::Over => "a state of the GPU or the driver that ended before the tests",
@@ -437,8 +461,12 @@ impl Reason {
             Self::WritesDropped => {
                 "writes to the peer are dropped or misdirected: its BAR1 does not map the memory, or ACS or an IOMMU stops them"
             }
-            Self::Mirrored => "the writer's path to the peer leads back to itself, or its cache keeps the data back",
-            Self::Late => "the path delays writes, or a cache is not flushed, when work is reported as complete",
+            Self::Mirrored => {
+                "the writer's path to the peer leads back to itself, or its cache keeps the data back"
+            }
+            Self::Late => {
+                "the path delays writes, or a cache is not flushed, when work is reported as complete"
+            }
             Self::Shifted => {
                 "the driver and the GPU disagree on where the peer's memory begins in BAR1: a driver patch that does not fit"
             }
@@ -446,7 +474,9 @@ impl Reason {
                 "part of the memory is not mapped for the peer: BAR1 is smaller than the memory, or packets are lost"
             }
             Self::OldContent => "a cache between the GPUs returns its previous content",
-            Self::BitsFlipped => "bits are flipped on the way or in a GPU's memory: link, riser, or memory without ECC",
+            Self::BitsFlipped => {
+                "bits are flipped on the way or in a GPU's memory: link, riser, or memory without ECC"
+            }
             Self::Aliased => {
                 "two addresses lead to the same memory: the window through which peers reach the memory is too small or displaced"
             }
@@ -460,10 +490,14 @@ impl Reason {
                 "the driver does not offer it on this system, as in some virtual machines and containers"
             }
             Self::EndedOtherwise => "NCCL should have failed to connect, but ended differently",
-            Self::LeftByPass(device, why) => return Some(format!("the fabric pass skips it: {device} {why}")),
+            Self::LeftByPass(device, why) => {
+                return Some(format!("the fabric pass skips it: {device} {why}"));
+            }
             Self::LeftOut(why) => return Some(format!("skipped {why}")),
             Self::GpuLost(lost) => return Some(lost_text(lost)),
-            Self::NeighbourInUse(why) | Self::NotMapped(why) | Self::Predicted(_, why) => return Some(why.to_string()),
+            Self::NeighbourInUse(why) | Self::NotMapped(why) | Self::Predicted(_, why) => {
+                return Some(why.to_string());
+            }
             Self::MisalignedMap(obstacles) => {
                 let console = obstacles.iter().find_map(|one| match one {
                     MapObstacle::Console(name) => Some(name),
@@ -474,9 +508,17 @@ impl Reason {
                 ));
             }
             Self::NoRoomForMap(obstacles) => {
-                return Some(obstacles.iter().map(MapObstacle::cause).collect::<Vec<_>>().join("; "));
+                return Some(
+                    obstacles
+                        .iter()
+                        .map(MapObstacle::cause)
+                        .collect::<Vec<_>>()
+                        .join("; "),
+                );
             }
-            Self::DriverAsks(_) | Self::Earlier | Self::KernelAllReduce | Self::NotLoaded => return None,
+            Self::DriverAsks(_) | Self::Earlier | Self::KernelAllReduce | Self::NotLoaded => {
+                return None;
+            }
         };
         Some(text.to_owned())
     }
@@ -543,7 +585,9 @@ impl Reason {
                 "remove nr_cpus=, maxcpus= and possible_cpus= from the kernel command line, or use a kernel that was built for more processors"
             }
             Self::NoX2apic => return Some(remedy::processors_need_iommu(case)),
-            Self::LimitedByWord(word) => return Some(remedy::limiting_word(case, &word.to_string())),
+            Self::LimitedByWord(word) => {
+                return Some(remedy::limiting_word(case, &word.to_string()));
+            }
             Self::SmtOff(_) => "nothing, if it is switched off on purpose",
             Self::XenOwnsIommu => {
                 "the tests that measure data decide; `xl dmesg` shows whether Xen uses the IOMMU: add dom0-iommu=passthrough to Xen's own command line, or boot Linux without Xen"
@@ -556,8 +600,12 @@ impl Reason {
             Self::NotBound => {
                 "look for the driver's lines (NVRM) in `dmesg`, and see the tests bar1 and fabric for a BAR without address space; load the module again; if that does not help, {power}"
             }
-            Self::Xid(source, recovery) => return xid_remedy(*source, *recovery).map(|text| case.place(text)),
-            Self::DriverAsks(action) => return recovery_remedy(*action).map(|text| case.place(text)),
+            Self::Xid(source, recovery) => {
+                return xid_remedy(*source, *recovery).map(|text| case.place(text));
+            }
+            Self::DriverAsks(action) => {
+                return recovery_remedy(*action).map(|text| case.place(text));
+            }
             Self::Recovered(None) => "nothing now: the driver asks for no recovery any more",
             Self::Recovered(Some(_)) => {
                 "no reset is due: the driver said afterwards that the GPU needs no recovery any more; run the tests again if one failed; replace the GPU if the error returns"
@@ -571,7 +619,9 @@ impl Reason {
             Self::Over => "nothing now: the tests show whether the GPU works",
             Self::Earlier => {
                 let usual = case.finding.code.row().remedy.text(case);
-                return Some(format!("nothing now, if the tests pass; if one fails: {usual}"));
+                return Some(format!(
+                    "nothing now, if the tests pass; if one fails: {usual}"
+                ));
             }
             Self::GpuLost(_) => return Some(super::Code::GpuGone.row().remedy.text(case)),
             Self::Unanswered => {
@@ -584,8 +634,12 @@ impl Reason {
                 "configure frameworks to share memory by the other mechanism, or run them on the host itself"
             }
             Self::KernelReads | Self::KernelAllReduce => KERNEL_ALL_REDUCE,
-            Self::MisalignedMap(obstacles) => return Some(misaligned_remedy(obstacles, case.host.system)),
-            Self::NoRoomForMap(obstacles) => return Some(map_remedy(obstacles, case.host.system, case.host.container)),
+            Self::MisalignedMap(obstacles) => {
+                return Some(misaligned_remedy(obstacles, case.host.system));
+            }
+            Self::NoRoomForMap(obstacles) => {
+                return Some(map_remedy(obstacles, case.host.system, case.host.container));
+            }
             _ => return None,
         };
         Some(case.place(text))
@@ -607,7 +661,11 @@ impl Reason {
             FaultSource::Repaired,
         ];
         let xids = sources.into_iter().flat_map(|source| {
-            recoveries.into_iter().map(Some).chain([None]).map(move |action| Self::Xid(source, action))
+            recoveries
+                .into_iter()
+                .map(Some)
+                .chain([None])
+                .map(move |action| Self::Xid(source, action))
         });
         let one = super::kinds::GPU;
         let others = [
@@ -626,9 +684,16 @@ impl Reason {
             Self::BoardLimit,
             Self::DisplayKept,
             Self::NeighbourInUse("why".into()),
-            Self::NoRoomForMap(vec![MapObstacle::Console("fb0".into()), MapObstacle::Reserved, MapObstacle::Size]),
+            Self::NoRoomForMap(vec![
+                MapObstacle::Console("fb0".into()),
+                MapObstacle::Reserved,
+                MapObstacle::Size,
+            ]),
             Self::NoRoomForMap(vec![MapObstacle::Size]),
-            Self::MisalignedMap(vec![MapObstacle::Console("fb0".into()), MapObstacle::Reserved]),
+            Self::MisalignedMap(vec![
+                MapObstacle::Console("fb0".into()),
+                MapObstacle::Reserved,
+            ]),
             Self::MisalignedMap(vec![MapObstacle::Reserved]),
             Self::MappedByOthers,
             Self::SendersTranslate,
@@ -641,9 +706,21 @@ impl Reason {
             Self::XenOwnsIommu,
             Self::DisplayKind(DisplayKind::FirmwareDrm),
             Self::DisplayKind(DisplayKind::Driver),
-            Self::ForeignDriver(ForeignDriver { name: "nouveau".into(), bound: true, alone: true }),
-            Self::ForeignDriver(ForeignDriver { name: "NovaCore".into(), bound: true, alone: false }),
-            Self::ForeignDriver(ForeignDriver { name: "pci stub".into(), bound: true, alone: true }),
+            Self::ForeignDriver(ForeignDriver {
+                name: "nouveau".into(),
+                bound: true,
+                alone: true,
+            }),
+            Self::ForeignDriver(ForeignDriver {
+                name: "NovaCore".into(),
+                bound: true,
+                alone: false,
+            }),
+            Self::ForeignDriver(ForeignDriver {
+                name: "pci stub".into(),
+                bound: true,
+                alone: true,
+            }),
             Self::AllOfGuests,
             Self::NotBound,
             Self::GpuLost(vec![(one, "p2p-order".to_owned())]),
@@ -658,7 +735,9 @@ impl Reason {
             Self::KernelReads,
             Self::NotShared,
         ];
-        xids.chain(recoveries.into_iter().map(Self::DriverAsks)).chain(others).collect()
+        xids.chain(recoveries.into_iter().map(Self::DriverAsks))
+            .chain(others)
+            .collect()
     }
 }
 
@@ -666,12 +745,16 @@ impl Reason {
 #[must_use]
 pub fn lost_text(lost: &[(Bdf, String)]) -> String {
     let one = |(gpu, test): &(Bdf, String)| {
-        format!("GPU {} was lost while {test} ran", super::Subject::from(*gpu).without_function())
+        format!(
+            "GPU {} was lost while {test} ran",
+            super::Subject::from(*gpu).without_function()
+        )
     };
     lost.iter().map(one).collect::<Vec<_>>().join(", ")
 }
 
-const NO_BAR1_PEERS: &str = "nothing makes BAR1 larger: do not expect peer-to-peer through BAR1 of this board";
+const NO_BAR1_PEERS: &str =
+    "nothing makes BAR1 larger: do not expect peer-to-peer through BAR1 of this board";
 const KERNEL_ALL_REDUCE: &str = "start vLLM and SGLang with --disable-custom-all-reduce, so that they use NCCL, which has tests of its own; see the tests iommu, acs and bar1-static";
 
 impl FaultSource {
@@ -679,28 +762,34 @@ impl FaultSource {
         match self {
             Self::Gpu => Some("the GPU, its power or its firmware"),
             Self::Memory => Some("the GPU's memory"),
-            Self::Link | Self::MildLink => {
-                Some("a link of the GPU, its slot, riser or bridge, or the device at the link's other end")
-            }
-            Self::Repaired => Some("a worn or defective part of the GPU, which the GPU repaired or disabled itself"),
+            Self::Link | Self::MildLink => Some(
+                "a link of the GPU, its slot, riser or bridge, or the device at the link's other end",
+            ),
+            Self::Repaired => Some(
+                "a worn or defective part of the GPU, which the GPU repaired or disabled itself",
+            ),
             Self::Driver => Some("the driver, or a GPU in a state that the driver did not expect"),
-            Self::Program => Some("a program that used the GPU wrongly, or whose memory was corrupted"),
+            Self::Program => {
+                Some("a program that used the GPU wrongly, or whose memory was corrupted")
+            }
             Self::Unknown => None,
         }
     }
 
     const fn remedy(self) -> Option<&'static str> {
         match self {
-            Self::Gpu | Self::Memory | Self::Link => {
-                Some("{power}; look up the number in NVIDIA's list; replace the GPU if it happens again")
-            }
-            Self::MildLink => {
-                Some("nothing now; look up the number in NVIDIA's list; check the NVLink if this happens often")
-            }
+            Self::Gpu | Self::Memory | Self::Link => Some(
+                "{power}; look up the number in NVIDIA's list; replace the GPU if it happens again",
+            ),
+            Self::MildLink => Some(
+                "nothing now; look up the number in NVIDIA's list; check the NVLink if this happens often",
+            ),
             Self::Repaired => Some(
                 "reset the GPU when it is idle (`nvidia-smi -i {gpu} --gpu-reset`); replace it if this happens often",
             ),
-            Self::Driver => Some("update the driver; look up the number in NVIDIA's list of Xid errors"),
+            Self::Driver => {
+                Some("update the driver; look up the number in NVIDIA's list of Xid errors")
+            }
             Self::Program => Some(
                 "end other programs on the GPUs and run the tests again; if there are none, check the program that the line names",
             ),
@@ -713,9 +802,16 @@ impl FaultSource {
 fn xid_remedy(source: FaultSource, recovery: Option<Recovery>) -> Option<&'static str> {
     match recovery {
         Some(Recovery::RestartProgram) if source == FaultSource::Program => source.remedy(),
-        Some(Recovery::None) if matches!(source, FaultSource::Gpu | FaultSource::Memory | FaultSource::Link) => {
+        Some(Recovery::None)
+            if matches!(
+                source,
+                FaultSource::Gpu | FaultSource::Memory | FaultSource::Link
+            ) =>
+        {
             // The catalogue asks for no action, but the error is not over.
-            Some("look up the number in NVIDIA's list; run the tests again; replace the GPU if it happens again")
+            Some(
+                "look up the number in NVIDIA's list; run the tests again; replace the GPU if it happens again",
+            )
         }
         Some(action) => recovery_remedy(action).or_else(|| source.remedy()),
         None => source.remedy(),
@@ -741,9 +837,9 @@ const fn recovery_remedy(action: Recovery) -> Option<&'static str> {
         Recovery::DrainAndReset => Some(
             "start no new programs on the GPU, wait for those on it, and reset it (`nvidia-smi -i {gpu} --gpu-reset`)",
         ),
-        Recovery::PowerCycle => {
-            Some("{power}; while it is off, {on host}check the GPU's power cables, its riser and its slot")
-        }
+        Recovery::PowerCycle => Some(
+            "{power}; while it is off, {on host}check the GPU's power cables, its riser and its slot",
+        ),
         Recovery::Replace => Some("replace the GPU, or ask NVIDIA's support"),
     }
 }
@@ -756,16 +852,16 @@ impl Refusal {
                 "the driver does not trust this processor's root complex with peer traffic; a stock driver reports the same for GeForce GPUs",
             ),
             Self::Models => Some("the driver does not offer peer access between these GPU models"),
-            Self::TooFarApart => {
-                Some("the GPUs are too far apart for the driver: they share no root complex that it trusts")
-            }
+            Self::TooFarApart => Some(
+                "the GPUs are too far apart for the driver: they share no root complex that it trusts",
+            ),
             Self::RegistryKey => Some("a registry key of the driver switches peer access off"),
             Self::NoMechanism => Some(
                 "the driver has no mechanism for these two GPUs: their chips differ, BAR1 is not mapped, or GPUs with NVLink lack its links",
             ),
-            Self::UnknownPair => {
-                Some("NVML does not know this pair: a GPU is not started, or libraries and module differ")
-            }
+            Self::UnknownPair => Some(
+                "NVML does not know this pair: a GPU is not started, or libraries and module differ",
+            ),
             Self::Other => None,
         }
     }
@@ -777,7 +873,9 @@ impl WrongWitness {
             Self::CudaItself => "CUDA contradicts itself",
             Self::Cuda => "CUDA's answer is wrong",
             Self::NvmlUnpatched => "the driver patch changed CUDA's answer but not NVML's",
-            Self::Nvml => "NVML's answer is wrong: the driver does not let CUDA use what NVML offers",
+            Self::Nvml => {
+                "NVML's answer is wrong: the driver does not let CUDA use what NVML offers"
+            }
         }
     }
 }
@@ -785,7 +883,9 @@ impl WrongWitness {
 impl MapObstacle {
     fn cause(&self) -> String {
         match self {
-            Self::Console(name) => format!("the console {name} on this GPU takes the first 512 MiB of BAR1"),
+            Self::Console(name) => {
+                format!("the console {name} on this GPU takes the first 512 MiB of BAR1")
+            }
             Self::Reserved => "the driver reserves room in BAR1 besides all memory".to_owned(),
             Self::Size => "BAR1 of this board is hardly larger than its memory".to_owned(),
         }
@@ -811,7 +911,9 @@ impl MapObstacle {
 /// needs none.
 fn misaligned_remedy(obstacles: &[MapObstacle], system: System) -> String {
     let newer = "use driver 580 or newer, which begins the map at a multiple of 512 MiB";
-    let console = obstacles.iter().find(|obstacle| matches!(obstacle, MapObstacle::Console(_)));
+    let console = obstacles
+        .iter()
+        .find(|obstacle| matches!(obstacle, MapObstacle::Console(_)));
     match console.and_then(|console| console.remedy(system)) {
         Some(release) => format!("{release}; or {newer}"),
         None => newer.to_owned(),
@@ -820,6 +922,13 @@ fn misaligned_remedy(obstacles: &[MapObstacle], system: System) -> String {
 
 fn map_remedy(obstacles: &[MapObstacle], system: System, container: bool) -> String {
     let system = if container { System::Unknown } else { system };
-    let help: Vec<_> = obstacles.iter().filter_map(|obstacle| obstacle.remedy(system)).collect();
-    if help.is_empty() { "do not expect peer-to-peer through BAR1 of this board".to_owned() } else { help.join("; ") }
+    let help: Vec<_> = obstacles
+        .iter()
+        .filter_map(|obstacle| obstacle.remedy(system))
+        .collect();
+    if help.is_empty() {
+        "do not expect peer-to-peer through BAR1 of this board".to_owned()
+    } else {
+        help.join("; ")
+    }
 }

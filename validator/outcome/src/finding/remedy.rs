@@ -3,8 +3,8 @@
 
 use super::{DisplayKind, Finding, ForeignDriver, Reason};
 use crate::platform::{
-    Architecture, Bdf, Distribution, Environment, Host, HostGpu, HotPlugKind, Hypervisor, Mainboard, PassThrough,
-    System, Vendor,
+    Architecture, Bdf, Distribution, Environment, Host, HostGpu, HotPlugKind, Hypervisor,
+    Mainboard, PassThrough, System, Vendor,
 };
 
 /// What a remedy depends on.
@@ -50,7 +50,10 @@ impl<'a> Case<'a> {
     /// A sentence with its places filled.
     pub(super) fn fill(self, words: &str) -> String {
         let subject = &self.finding.subject;
-        let at = subject.address().map(|at| format!(" -s {at}")).unwrap_or_default();
+        let at = subject
+            .address()
+            .map(|at| format!(" -s {at}"))
+            .unwrap_or_default();
         words
             .replace("{-s}", &at)
             .replace("{gpu}", &self.gpu_for_smi())
@@ -58,13 +61,22 @@ impl<'a> Case<'a> {
             .replace("{reseat}", self.reseat())
             .replace("{slot}", self.other_slot())
             .replace("{firmware}", self.firmware())
-            .replace("{on host}", if self.host.has_own_host() { "on the host of this virtual machine, " } else { "" })
+            .replace(
+                "{on host}",
+                if self.host.has_own_host() {
+                    "on the host of this virtual machine, "
+                } else {
+                    ""
+                },
+            )
     }
 
     /// How `nvidia-smi -i` names the GPU: by its address, which no selection of GPUs changes.
     fn gpu_for_smi(self) -> String {
         let number = self.finding.subject.numbers().into_iter().next();
-        let at = number.and_then(|number| self.host.gpus.get(number.index())).map(|gpu| gpu.bdf);
+        let at = number
+            .and_then(|number| self.host.gpus.get(number.index()))
+            .map(|gpu| gpu.bdf);
         match self.finding.subject.address().or(at) {
             Some(at) => at.to_string(),
             None => number.map_or_else(|| "NUMBER".to_owned(), |number| number.to_string()),
@@ -72,7 +84,11 @@ impl<'a> Case<'a> {
     }
 
     fn guest(self) -> Option<Hypervisor> {
-        if let Environment::Guest(hypervisor) = self.host.environment { Some(hypervisor) } else { None }
+        if let Environment::Guest(hypervisor) = self.host.environment {
+            Some(hypervisor)
+        } else {
+            None
+        }
     }
 
     fn power(self) -> &'static str {
@@ -116,7 +132,11 @@ impl<'a> Case<'a> {
 
     /// The system whose kernel line and modules are changed. The files of a container say nothing about it.
     const fn system(self) -> System {
-        if self.host.container { System::Unknown } else { self.host.system }
+        if self.host.container {
+            System::Unknown
+        } else {
+            self.host.system
+        }
     }
 
     /// The instruction that adds words to the kernel's command line.
@@ -136,16 +156,38 @@ impl<'a> Case<'a> {
         if !self.host.kernel.own && self.host.kernel.is_before((4, 19)) {
             return None;
         }
-        let ports = if self.passes() { self.ports() } else { vec!["pci:0:0".to_owned()] };
-        let one = |port: &String| if self.knows_config_acs() { format!("0000000@{port}") } else { port.clone() };
-        let option = if self.knows_config_acs() { "config_acs" } else { "disable_acs_redir" };
-        (!ports.is_empty()).then(|| format!("pci={option}={}", ports.iter().map(one).collect::<Vec<_>>().join(";")))
+        let ports = if self.passes() {
+            self.ports()
+        } else {
+            vec!["pci:0:0".to_owned()]
+        };
+        let one = |port: &String| {
+            if self.knows_config_acs() {
+                format!("0000000@{port}")
+            } else {
+                port.clone()
+            }
+        };
+        let option = if self.knows_config_acs() {
+            "config_acs"
+        } else {
+            "disable_acs_redir"
+        };
+        (!ports.is_empty()).then(|| {
+            format!(
+                "pci={option}={}",
+                ports.iter().map(one).collect::<Vec<_>>().join(";")
+            )
+        })
     }
 
     /// The ports that the finding is about.
     fn ports(self) -> Vec<String> {
         let subjects = std::iter::once(&self.finding.subject).chain(&self.finding.represents);
-        subjects.filter_map(super::Subject::address).map(|at| at.to_string()).collect()
+        subjects
+            .filter_map(super::Subject::address)
+            .map(|at| at.to_string())
+            .collect()
     }
 
     /// Whether a virtual machine uses a device of this system, and so needs ACS above that device.
@@ -172,7 +214,8 @@ impl<'a> Case<'a> {
             all("pci:0:0") || (!ports.is_empty() && ports.iter().all(|port| all(port)))
         };
         let is_it = |word: &&String| {
-            word.strip_prefix("pci=").is_some_and(|items| items.trim_matches('"').split(',').any(covers))
+            word.strip_prefix("pci=")
+                .is_some_and(|items| items.trim_matches('"').split(',').any(covers))
         };
         kernel.words.iter().find(is_it).map(String::as_str)
     }
@@ -193,19 +236,31 @@ impl<'a> Case<'a> {
     fn gpu(self) -> Option<&'a HostGpu> {
         let subject = &self.finding.subject;
         let number = subject.numbers().into_iter().next();
-        self.host.gpus.iter().find(|gpu| subject.is_at(gpu.bdf) || number == Some(gpu.number))
+        self.host
+            .gpus
+            .iter()
+            .find(|gpu| subject.is_at(gpu.bdf) || number == Some(gpu.number))
     }
 
     /// The Thunderbolt port above the GPU: its firmware setup does not decide about the address space behind the port.
     fn box_port(self) -> Option<Bdf> {
-        self.gpu()?.hot_plug.filter(|above| above.kind == HotPlugKind::Thunderbolt).map(|above| above.port)
+        self.gpu()?
+            .hot_plug
+            .filter(|above| above.kind == HotPlugKind::Thunderbolt)
+            .map(|above| above.port)
     }
 
     /// Whether all GPUs are in boxes, or some.
     fn boxes(self) -> (bool, bool) {
-        let is_box = |gpu: &HostGpu| gpu.hot_plug.is_some_and(|above| above.kind == HotPlugKind::Thunderbolt);
+        let is_box = |gpu: &HostGpu| {
+            gpu.hot_plug
+                .is_some_and(|above| above.kind == HotPlugKind::Thunderbolt)
+        };
         let gpus = &self.host.gpus;
-        (!gpus.is_empty() && gpus.iter().all(is_box), gpus.iter().any(is_box))
+        (
+            !gpus.is_empty() && gpus.iter().all(is_box),
+            gpus.iter().any(is_box),
+        )
     }
 
     /// The first GPU that is passed to a virtual machine.
@@ -215,14 +270,25 @@ impl<'a> Case<'a> {
 
     /// The size of the window for 64-bit BARs that all GPUs need, GiB: a power of two with room to align them.
     fn window_gib(self) -> u64 {
-        let all: u64 =
-            self.host.gpus.iter().map(|gpu| gpu.memory_bytes.as_ref().map_or(32 << 30, |known| known.value)).sum();
+        let all: u64 = self
+            .host
+            .gpus
+            .iter()
+            .map(|gpu| {
+                gpu.memory_bytes
+                    .as_ref()
+                    .map_or(32 << 30, |known| known.value)
+            })
+            .sum();
         (all >> 30).max(16).next_power_of_two().saturating_mul(2)
     }
 
     /// The size of BAR1 that covers the GPU's memory, GiB.
     fn bar1_gib(self) -> u64 {
-        let bytes = self.gpu().and_then(|gpu| gpu.memory_bytes.as_ref()).map_or(32 << 30, |known| known.value);
+        let bytes = self
+            .gpu()
+            .and_then(|gpu| gpu.memory_bytes.as_ref())
+            .map_or(32 << 30, |known| known.value);
         (bytes.next_power_of_two() >> 30).max(1)
     }
 }
@@ -231,18 +297,25 @@ impl<'a> Case<'a> {
 /// virtual machines, and translates nothing for the GPUs. ACS redirection stays on with it, so its word is named too.
 pub(super) fn no_translation(case: Case<'_>) -> String {
     let (all, some) = case.boxes();
-    let boxed = format!("accept that GPUs in Thunderbolt boxes have no direct path to others{}", {
-        if case.passes() || case.guest().is_some() || case.host.processors.need_iommu() {
-            ""
-        } else {
-            ", or switch Kernel DMA Protection off in the firmware setup, which also gives up the protection against devices that are plugged in"
+    let boxed = format!(
+        "accept that GPUs in Thunderbolt boxes have no direct path to others{}",
+        {
+            if case.passes() || case.guest().is_some() || case.host.processors.need_iommu() {
+                ""
+            } else {
+                ", or switch Kernel DMA Protection off in the firmware setup, which also gives up the protection against devices that are plugged in"
+            }
         }
-    });
+    );
     if all {
         return boxed;
     }
     let usual = no_translation_inside(case);
-    if some { format!("{usual}; {boxed}") } else { usual }
+    if some {
+        format!("{usual}; {boxed}")
+    } else {
+        usual
+    }
 }
 
 /// The same for GPUs inside of the machine.
@@ -253,7 +326,8 @@ fn no_translation_inside(case: Case<'_>) -> String {
             return if earlier {
                 case.remove_words(&words)
             } else {
-                case.system().replace_words(&words, case.pass_through_word())
+                case.system()
+                    .replace_words(&words, case.pass_through_word())
             };
         }
         PassThrough::Unsaid => {}
@@ -279,7 +353,10 @@ fn no_translation_inside(case: Case<'_>) -> String {
     if case.host.kernel.own {
         return "boot the image's entry for pass-through (iommu=pt) or the one without IOMMU, with no words about the IOMMU of your own".to_owned();
     }
-    match case.acs_word().filter(|_| !case.passes() && case.acs_word_there().is_none()) {
+    match case
+        .acs_word()
+        .filter(|_| !case.passes() && case.acs_word_there().is_none())
+    {
         Some(acs) => case.add_words(&[word, &acs]),
         None => case.add_words(&[word]),
     }
@@ -297,7 +374,9 @@ fn translates_all_the_same(case: Case<'_>, word: &str) -> String {
     } else {
         ", or switch the IOMMU off where the firmware's setup has that"
     };
-    format!("`{word}` is there already, so something else decides for this GPU: {group}{off}; `dmesg` says why (iommu)")
+    format!(
+        "`{word}` is there already, so something else decides for this GPU: {group}{off}; `dmesg` says why (iommu)"
+    )
 }
 
 /// Why the IOMMU translates, where the machine shows more than that it does.
@@ -361,7 +440,10 @@ pub(super) fn processors_need_iommu(case: Case<'_>) -> String {
     match case.host.pass_through() {
         PassThrough::Asked(_) => format!("{firmware}, and reboot"),
         PassThrough::Refused(..) => format!("{firmware}; then see the test iommu"),
-        PassThrough::Unsaid => format!("{firmware}, and {}", case.add_words(&[case.pass_through_word()])),
+        PassThrough::Unsaid => format!(
+            "{firmware}, and {}",
+            case.add_words(&[case.pass_through_word()])
+        ),
     }
 }
 
@@ -377,7 +459,10 @@ pub(super) fn blocked_access(case: Case<'_>) -> String {
 pub(super) fn acs_redirect(case: Case<'_>) -> String {
     if let Some(mode) = &case.host.lockdown {
         return match case.acs_word().filter(|_| case.acs_word_there().is_none()) {
-            Some(word) => format!("{}: a kernel word also works under lockdown ({mode})", case.add_words(&[&word])),
+            Some(word) => format!(
+                "{}: a kernel word also works under lockdown ({mode})",
+                case.add_words(&[&word])
+            ),
             None => format!(
                 "unlock the kernel (finding LOCKDOWN, {mode}), then run `firstlight fabric fix` after each boot"
             ),
@@ -394,11 +479,16 @@ pub(super) fn acs_redirect(case: Case<'_>) -> String {
         now.push_str(", which leaves ACS on where a virtual machine needs it");
     }
     if let Some(word) = case.acs_word_there() {
-        return format!("{now}: `{word}` is there already, and something switched ACS on again after it");
+        return format!(
+            "{now}: `{word}` is there already, and something switched ACS on again after it"
+        );
     }
     let Some(word) = case.acs_word() else {
-        let newer =
-            if case.host.kernel.is_before((4, 19)) { "; Linux 4.19 and newer have a kernel word for it" } else { "" };
+        let newer = if case.host.kernel.is_before((4, 19)) {
+            "; Linux 4.19 and newer have a kernel word for it"
+        } else {
+            ""
+        };
         return format!("{now}{newer}");
     };
     let keep = case.add_words(&[&word]);
@@ -428,7 +518,10 @@ pub(super) fn acs_reverted(case: Case<'_>) -> String {
         return again.to_owned();
     }
     match case.acs_word() {
-        Some(word) => format!("so that ACS stays off when the kernel restores it, {}", case.add_words(&[&word])),
+        Some(word) => format!(
+            "so that ACS stays off when the kernel restores it, {}",
+            case.add_words(&[&word])
+        ),
         None => again.to_owned(),
     }
 }
@@ -436,7 +529,8 @@ pub(super) fn acs_reverted(case: Case<'_>) -> String {
 /// A word for one port.
 fn acs_quirk_word(case: Case<'_>) -> Option<String> {
     let at = case.finding.subject.address()?;
-    (!case.host.kernel.is_before((4, 19))).then(|| case.add_words(&[&format!("pci=disable_acs_redir={at}")]))
+    (!case.host.kernel.is_before((4, 19)))
+        .then(|| case.add_words(&[&format!("pci=disable_acs_redir={at}")]))
 }
 
 /// A chipset port that is never written.
@@ -503,7 +597,8 @@ pub(super) fn why_no_gpu(case: Case<'_>) -> Option<String> {
     if case.host.is_wsl() {
         return Some(wsl.to_owned());
     }
-    case.guest().map(|_| "the virtual machine was given no GPU, or another number of them".to_owned())
+    case.guest()
+        .map(|_| "the virtual machine was given no GPU, or another number of them".to_owned())
 }
 
 /// A file of the system cannot be read.
@@ -512,7 +607,8 @@ pub(super) fn unreadable(case: Case<'_>) -> String {
         return "start the container as root and privileged (`--privileged`), so that it sees the machine's /sys and /proc; or run firstlight on the container's host"
             .to_owned();
     }
-    "run as root on the machine itself; for a recording, record the machine again as root".to_owned()
+    "run as root on the machine itself; for a recording, record the machine again as root"
+        .to_owned()
 }
 
 /// The kernel log cannot be read.
@@ -549,7 +645,11 @@ fn window_of_guest(case: Case<'_>, hypervisor: Hypervisor, gib: u64) -> String {
     let hole = match case.host.mainboard {
         Some(Mainboard::I440fx) => board("i440FX"),
         Some(Mainboard::Q35) => board("q35"),
-        None => format!("{} (machine type q35) or {} (machine type pc)", board("q35"), board("i440FX")),
+        None => format!(
+            "{} (machine type q35) or {} (machine type pc)",
+            board("q35"),
+            board("i440FX")
+        ),
     };
     let first = "on the host, switch on Above 4G Decoding and Resizable BAR, and give the virtual machine a window of";
     match hypervisor {
@@ -563,19 +663,28 @@ fn window_of_guest(case: Case<'_>, hypervisor: Hypervisor, gib: u64) -> String {
         Hypervisor::HyperV => format!(
             "{first} at least {gib} GiB: `Set-VM NAME -GuestControlledCacheTypes $true -HighMemoryMappedIoSpace {gib}GB`"
         ),
-        _ => format!("{first} at least {gib} GiB for 64-bit memory of PCI devices, in its settings"),
+        _ => {
+            format!("{first} at least {gib} GiB for 64-bit memory of PCI devices, in its settings")
+        }
     }
 }
 
 /// A setting of the firmware that only a bare machine has.
 pub(super) fn rebar_in_firmware(case: Case<'_>) -> String {
-    if case.guest().is_some() { no_room(case) } else { format!("{FIRMWARE_REBAR}, so that the firmware resizes BAR1") }
+    if case.guest().is_some() {
+        no_room(case)
+    } else {
+        format!("{FIRMWARE_REBAR}, so that the firmware resizes BAR1")
+    }
 }
 
 /// The GPU ignores a new size.
 pub(super) fn rebar_ignored(case: Case<'_>) -> String {
     if case.guest().is_some() {
-        return format!("a hypervisor may not let its guest resize BAR1; {}", no_room(case));
+        return format!(
+            "a hypervisor may not let its guest resize BAR1; {}",
+            no_room(case)
+        );
     }
     if case.box_port().is_some() {
         return "update the card's VBIOS".to_owned();
@@ -620,7 +729,8 @@ pub(super) fn rebar_absent(case: Case<'_>) -> String {
             "nothing to do if BAR1 covers the memory: QEMU and other hypervisors hide the sizes; otherwise {larger}"
         );
     }
-    "update the card's VBIOS: RTX 30 cards got Resizable BAR with an update, older cards never did".to_owned()
+    "update the card's VBIOS: RTX 30 cards got Resizable BAR with an update, older cards never did"
+        .to_owned()
 }
 
 /// The driver at the GPU is not NVIDIA's.
@@ -635,16 +745,22 @@ pub(super) fn foreign_driver(case: Case<'_>) -> String {
     KEEP_AWAY.to_owned()
 }
 
-const KEEP_AWAY: &str =
-    "keep the other driver from loading, by module_blacklist= and its name on the kernel command line";
+const KEEP_AWAY: &str = "keep the other driver from loading, by module_blacklist= and its name on the kernel command line";
 
 /// The modules of the kernel's own drivers for NVIDIA's cards, with the names that they have as drivers.
-const OWN_DRIVERS: [(&str, &str); 4] =
-    [("nouveau", "nouveau"), ("nvidiafb", "nvidiafb"), ("nova_core", "NovaCore"), ("nova_drm", "nova_drm")];
+const OWN_DRIVERS: [(&str, &str); 4] = [
+    ("nouveau", "nouveau"),
+    ("nvidiafb", "nvidiafb"),
+    ("nova_core", "NovaCore"),
+    ("nova_drm", "nova_drm"),
+];
 
 /// The module of the kernel's own driver of this name.
 fn own_module(name: &str) -> Option<&'static str> {
-    OWN_DRIVERS.iter().find(|names| names.0 == name || names.1 == name).map(|names| names.0)
+    OWN_DRIVERS
+        .iter()
+        .find(|names| names.0 == name || names.1 == name)
+        .map(|names| names.0)
 }
 
 /// Why another driver is there, where its name says more.
@@ -660,24 +776,35 @@ pub(super) fn why_foreign(name: &str) -> Option<String> {
 pub(super) fn keep_away(case: Case<'_>, other: &ForeignDriver) -> String {
     let name = other.name.as_str();
     let module = own_module(name).or_else(|| Some(name).filter(|name| is_name(name)));
-    let away =
-        module.map_or_else(|| KEEP_AWAY.to_owned(), |module| case.add_words(&[&format!("module_blacklist={module}")]));
+    let away = module.map_or_else(
+        || KEEP_AWAY.to_owned(),
+        |module| case.add_words(&[&format!("module_blacklist={module}")]),
+    );
     match case.host.system {
         System::Appliance if !case.host.container => away,
-        _ if other.alone => format!("install NVIDIA's driver if this system does not have it; then {away}"),
+        _ if other.alone => {
+            format!("install NVIDIA's driver if this system does not have it; then {away}")
+        }
         _ => away,
     }
 }
 
 /// Whether it is the name of a kernel module.
 fn is_name(name: &str) -> bool {
-    !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-')
+    !name.is_empty()
+        && name
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-')
 }
 
 /// The driver gives no peer access.
 pub(super) fn unsupported(case: Case<'_>) -> String {
-    if matches!(case.finding.reason, Some(Reason::Predicted(super::Refusal::RegistryKey, _))) {
-        return "remove that registry key from the module's options, and load the module again".to_owned();
+    if matches!(
+        case.finding.reason,
+        Some(Reason::Predicted(super::Refusal::RegistryKey, _))
+    ) {
+        return "remove that registry key from the module's options, and load the module again"
+            .to_owned();
     }
     if case.host.is_wsl() {
         return NOT_IN_WSL.to_owned();
@@ -711,7 +838,13 @@ fn by_system(case: Case<'_>, appliance: &str, installed: &str) -> String {
 
 /// A required kernel word is missing.
 pub(super) fn missing_word(case: Case<'_>) -> String {
-    let words: Vec<_> = case.finding.expected.as_str().into_iter().flat_map(str::split_whitespace).collect();
+    let words: Vec<_> = case
+        .finding
+        .expected
+        .as_str()
+        .into_iter()
+        .flat_map(str::split_whitespace)
+        .collect();
     if case.host.kernel.own || words.is_empty() {
         return "boot firstlight's own image, which has the word".to_owned();
     }
@@ -720,19 +853,30 @@ pub(super) fn missing_word(case: Case<'_>) -> String {
 
 /// A word contradicts a required one.
 pub(super) fn contradicting_word(case: Case<'_>) -> String {
-    let word = case.finding.measured.as_str().filter(|word| !word.contains(char::is_whitespace));
-    let remove =
-        word.map_or_else(|| "remove the word from the boot entry".to_owned(), |word| case.remove_words(&[word]));
+    let word = case
+        .finding
+        .measured
+        .as_str()
+        .filter(|word| !word.contains(char::is_whitespace));
+    let remove = word.map_or_else(
+        || "remove the word from the boot entry".to_owned(),
+        |word| case.remove_words(&[word]),
+    );
     format!("{remove}; the tests iommu and acs report the actual state")
 }
 
 /// The kernel is locked down.
 pub(super) fn lockdown(case: Case<'_>) -> String {
     let unlock = unlock(case);
-    let word = case.acs_word().filter(|_| case.guest().is_none() && case.knows_config_acs());
+    let word = case
+        .acs_word()
+        .filter(|_| case.guest().is_none() && case.knows_config_acs());
     match word.filter(|_| case.acs_word_there().is_none()) {
         Some(word) => {
-            format!("for ACS, {}, which works under lockdown; for everything else, {unlock}", case.add_words(&[&word]))
+            format!(
+                "for ACS, {}, which works under lockdown; for everything else, {unlock}",
+                case.add_words(&[&word])
+            )
         }
         None => unlock,
     }
@@ -745,13 +889,17 @@ fn unlock(case: Case<'_>) -> String {
     } else {
         "in the firmware setup"
     };
-    format!("switch Secure Boot off {place}, and remove lockdown= from the kernel command line if it is there")
+    format!(
+        "switch Secure Boot off {place}, and remove lockdown= from the kernel command line if it is there"
+    )
 }
 
 /// The kernel refused the module.
 pub(super) fn module_refused(case: Case<'_>) -> String {
     let sign = match case.host.system {
-        System::Installed(Distribution::Debian, _) => "sign the module with a key that you enrol by `mokutil --import`",
+        System::Installed(Distribution::Debian, _) => {
+            "sign the module with a key that you enrol by `mokutil --import`"
+        }
         _ => "sign the module for this kernel",
     };
     format!("{sign}; or {}", unlock(case))
@@ -776,12 +924,20 @@ pub(super) fn vermagic(case: Case<'_>) -> String {
         }
         _ => "run `dkms autoinstall`, or reinstall the driver",
     };
-    by_system(case, "boot an image whose kernel and driver come from one build", build)
+    by_system(
+        case,
+        "boot an image whose kernel and driver come from one build",
+        build,
+    )
 }
 
 /// The GPU's firmware is missing.
 pub(super) fn gsp_missing(case: Case<'_>) -> String {
-    by_system(case, "boot an image that contains the driver", "install the firmware package of the driver's version")
+    by_system(
+        case,
+        "boot an image that contains the driver",
+        "install the firmware package of the driver's version",
+    )
 }
 
 /// A device node is missing.
@@ -790,7 +946,11 @@ pub(super) fn nodes_missing(case: Case<'_>) -> String {
         return "start the container with the GPUs' device nodes, as NVIDIA's container toolkit does (`--gpus all`)"
             .to_owned();
     }
-    by_system(case, "report the fault with this report", "run `nvidia-modprobe -c 0 -u` (once per GPU) or `nvidia-smi`")
+    by_system(
+        case,
+        "report the fault with this report",
+        "run `nvidia-modprobe -c 0 -u` (once per GPU) or `nvidia-smi`",
+    )
 }
 
 /// The fabric manager does not run.
@@ -825,7 +985,11 @@ pub(super) fn nvlsm(case: Case<'_>) -> String {
             "where the virtual machine owns the functions that lead to the NVSwitches, {install} in it; where its host shares them, both run there"
         );
     }
-    by_system(case, "build the image with nvlsm and the fabric manager of the driver's version", install)
+    by_system(
+        case,
+        "build the image with nvlsm and the fabric manager of the driver's version",
+        install,
+    )
 }
 
 /// A display is on a GPU.
@@ -834,7 +998,10 @@ pub(super) fn display(case: Case<'_>) -> String {
     match case.host.system {
         System::Appliance => format!("set console.screen = \"release\", or {other}"),
         _ => {
-            format!("{other}; or, so that the firmware's screen is not used, {}", case.add_words(&["video=efifb:off"]))
+            format!(
+                "{other}; or, so that the firmware's screen is not used, {}",
+                case.add_words(&["video=efifb:off"])
+            )
         }
     }
 }
@@ -858,7 +1025,10 @@ pub(super) fn display_of(case: Case<'_>, kind: DisplayKind) -> String {
 
 /// A kernel word limits the processors.
 pub(super) fn limiting_word(case: Case<'_>, word: &str) -> String {
-    format!("if the limit is not intended, {}", case.remove_words(&[word]))
+    format!(
+        "if the limit is not intended, {}",
+        case.remove_words(&[word])
+    )
 }
 
 /// The GPU was in use when BAR1 was to be resized.
@@ -870,7 +1040,11 @@ pub(super) fn busy(case: Case<'_>) -> String {
         case,
         "run `firstlight fabric fix` at boot before the driver is loaded, as the package's unit does",
     );
-    by_system(case, "boot again: the image resizes BAR1 before it loads the driver", &installed)
+    by_system(
+        case,
+        "boot again: the image resizes BAR1 before it loads the driver",
+        &installed,
+    )
 }
 
 /// There is no GPU.
@@ -880,7 +1054,9 @@ pub(super) fn no_gpu(case: Case<'_>) -> String {
         return NOT_IN_WSL.to_owned();
     }
     if case.host.is_rented() {
-        return format!("take a type of instance that has a GPU, or stop this one and start it again; {none}");
+        return format!(
+            "take a type of instance that has a GPU, or stop this one and start it again; {none}"
+        );
     }
     if case.guest().is_some() {
         return format!("give the virtual machine a GPU in its settings on the host; {none}");
@@ -898,7 +1074,9 @@ pub(super) fn gpu_count(case: Case<'_>) -> String {
         return format!("{}; {otherwise}", case.power());
     }
     if case.guest().is_some() {
-        return format!("give the virtual machine the missing GPU in its settings on the host; {otherwise}");
+        return format!(
+            "give the virtual machine the missing GPU in its settings on the host; {otherwise}"
+        );
     }
     format!("find the slot that is missing in the list of GPUs and reseat its card; {otherwise}")
 }

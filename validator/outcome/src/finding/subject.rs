@@ -11,7 +11,9 @@ use std::str::FromStr;
 const NAMED: usize = 4;
 
 /// What a finding is about.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum Subject {
     /// The machine, or all its GPUs.
@@ -88,33 +90,50 @@ pub enum Subject {
     Unknown,
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "names come as texts, numbers and enums")]
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "names come as texts, numbers and enums"
+)]
 impl Subject {
     /// These GPUs; the machine if there is none.
     pub fn gpus(gpus: impl IntoIterator<Item = GpuId>) -> Self {
         let gpus: Vec<_> = gpus.into_iter().collect();
-        if gpus.is_empty() { Self::Machine } else { Self::Gpus { gpus } }
+        if gpus.is_empty() {
+            Self::Machine
+        } else {
+            Self::Gpus { gpus }
+        }
     }
 
     /// These pairs; the machine if there is none.
     pub fn pairs(pairs: impl IntoIterator<Item = Pair>) -> Self {
         let pairs: Vec<_> = pairs.into_iter().collect();
-        if pairs.is_empty() { Self::Machine } else { Self::Pairs { pairs } }
+        if pairs.is_empty() {
+            Self::Machine
+        } else {
+            Self::Pairs { pairs }
+        }
     }
 
     /// An operation of NCCL.
     pub fn operation(name: impl ToString) -> Self {
-        Self::Operation { name: name.to_string() }
+        Self::Operation {
+            name: name.to_string(),
+        }
     }
 
     /// A port of a network card.
     pub fn port(name: impl ToString) -> Self {
-        Self::Port { name: name.to_string() }
+        Self::Port {
+            name: name.to_string(),
+        }
     }
 
     /// A node.
     pub fn node(name: impl ToString) -> Self {
-        Self::Node { name: name.to_string() }
+        Self::Node {
+            name: name.to_string(),
+        }
     }
 
     /// A test.
@@ -124,17 +143,23 @@ impl Subject {
 
     /// A word of the kernel's command line.
     pub fn kernel_word(word: impl ToString) -> Self {
-        Self::KernelWord { word: word.to_string() }
+        Self::KernelWord {
+            word: word.to_string(),
+        }
     }
 
     /// A file.
     pub fn file(name: impl ToString) -> Self {
-        Self::File { name: name.to_string() }
+        Self::File {
+            name: name.to_string(),
+        }
     }
 
     /// A part of the driver or of the image.
     pub fn part(name: impl ToString) -> Self {
-        Self::Part { name: name.to_string() }
+        Self::Part {
+            name: name.to_string(),
+        }
     }
 
     /// The GPUs that it names by number.
@@ -150,7 +175,11 @@ impl Subject {
     /// The pairs that it names.
     #[must_use]
     pub fn named_pairs(&self) -> &[Pair] {
-        if let Self::Pairs { pairs } = self { pairs } else { &[] }
+        if let Self::Pairs { pairs } = self {
+            pairs
+        } else {
+            &[]
+        }
     }
 
     /// The PCI address that it names.
@@ -165,14 +194,20 @@ impl Subject {
     /// The same device without its function, so that lines with and without one name the same subject.
     #[must_use]
     pub fn without_function(&self) -> Self {
-        self.address().map_or_else(|| self.clone(), |at| Self::Device { address: Bdf { function: 0, ..at } })
+        self.address().map_or_else(
+            || self.clone(),
+            |at| Self::Device {
+                address: Bdf { function: 0, ..at },
+            },
+        )
     }
 
     /// Whether it is a function of the device at `address`.
     #[must_use]
     pub fn is_at(&self, address: Bdf) -> bool {
         let device = |at: Bdf| Bdf { function: 0, ..at };
-        self.address().is_some_and(|own| device(own) == device(address))
+        self.address()
+            .is_some_and(|own| device(own) == device(address))
     }
 }
 
@@ -193,7 +228,15 @@ impl fmt::Display for Subject {
                 }
             }
             Self::Function { address } => write!(f, "{address}"),
-            Self::Device { address: Bdf { domain, bus, device, .. } } => {
+            Self::Device {
+                address:
+                    Bdf {
+                        domain,
+                        bus,
+                        device,
+                        ..
+                    },
+            } => {
                 write!(f, "{domain:04x}:{bus:02x}:{device:02x}")
             }
             Self::Rank { rank } => write!(f, "rank {rank}"),
@@ -265,8 +308,16 @@ impl FromStr for Subject {
     type Err = std::convert::Infallible;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let all = |parse: fn(&str) -> Option<Self>| text.split(", ").map(parse).collect::<Option<Vec<_>>>();
-        let gpu = |part: &str| part.strip_prefix("GPU ")?.parse().ok().map(GpuId::new).map(Self::from);
+        let all = |parse: fn(&str) -> Option<Self>| {
+            text.split(", ").map(parse).collect::<Option<Vec<_>>>()
+        };
+        let gpu = |part: &str| {
+            part.strip_prefix("GPU ")?
+                .parse()
+                .ok()
+                .map(GpuId::new)
+                .map(Self::from)
+        };
         let pair = |part: &str| {
             let (from, to) = part.strip_prefix("GPU ")?.split_once(" -> ")?;
             Some(Self::from(Pair::of(from.parse().ok()?, to.parse().ok()?)))
@@ -283,16 +334,23 @@ impl FromStr for Subject {
         if let Ok(address) = format!("{text}.0").parse::<Bdf>() {
             return Ok(Self::Device { address });
         }
-        if let Some(rank) = text.strip_prefix("rank ").and_then(|number| number.parse().ok()) {
+        if let Some(rank) = text
+            .strip_prefix("rank ")
+            .and_then(|number| number.parse().ok())
+        {
             return Ok(Self::from(Rank::new(rank)));
         }
         if let Some(gpus) = all(gpu) {
             return Ok(Self::gpus(gpus.iter().flat_map(Self::numbers)));
         }
         if let Some(pairs) = all(pair) {
-            return Ok(Self::pairs(pairs.iter().flat_map(|one| one.named_pairs().to_vec())));
+            return Ok(Self::pairs(
+                pairs.iter().flat_map(|one| one.named_pairs().to_vec()),
+            ));
         }
-        Ok(Self::Other { name: text.to_owned() })
+        Ok(Self::Other {
+            name: text.to_owned(),
+        })
     }
 }
 
@@ -334,10 +392,23 @@ mod tests {
             ("GPU 0, GPU 1", Subject::gpus(GpuId::all(2))),
             ("GPU 0 -> 1", Pair::of(0, 1).into()),
             ("GPU 0 -> 1, GPU 1 -> 0", pairs),
-            ("0000:41:00.0", "0000:41:00.0".parse::<Bdf>().unwrap().into()),
-            ("0000:41:00", Subject::Device { address: "0000:41:00.0".parse().unwrap() }),
+            (
+                "0000:41:00.0",
+                "0000:41:00.0".parse::<Bdf>().unwrap().into(),
+            ),
+            (
+                "0000:41:00",
+                Subject::Device {
+                    address: "0000:41:00.0".parse().unwrap(),
+                },
+            ),
             ("rank 2", Rank::new(2).into()),
-            ("all_reduce", Subject::Other { name: "all_reduce".into() }),
+            (
+                "all_reduce",
+                Subject::Other {
+                    name: "all_reduce".into(),
+                },
+            ),
         ] {
             assert_eq!(text.parse::<Subject>().unwrap(), subject);
             assert_eq!(subject.to_string(), text);
@@ -349,7 +420,11 @@ mod tests {
         let all = Subject::pairs(Pair::all(3).filter(|pair| pair.from != pair.to));
         let text = "6 pairs (GPU 0 -> 1, GPU 0 -> 2, GPU 1 -> 0, GPU 1 -> 2, ..)";
         assert_eq!(all.to_string(), text);
-        assert_eq!(text.parse::<Subject>().unwrap(), Subject::Machine, "the text does not name all of them");
+        assert_eq!(
+            text.parse::<Subject>().unwrap(),
+            Subject::Machine,
+            "the text does not name all of them"
+        );
         assert_eq!(all.numbers().len(), 3);
     }
 

@@ -40,9 +40,24 @@ const LOCKED: &[Code] = &[Lockdown];
 /// The IOMMU changes or blocks addresses.
 const IOMMU: &[Code] = &[IommuTranslating, IommuNotOff, IommuFault];
 /// Peer traffic goes through the root complex.
-const ACS: &[Code] = &[AcsQuirk, AcsKept, AcsStuck, AcsRefused, AcsUnknown, AcsReverted, AcsRedirect];
+const ACS: &[Code] = &[
+    AcsQuirk,
+    AcsKept,
+    AcsStuck,
+    AcsRefused,
+    AcsUnknown,
+    AcsReverted,
+    AcsRedirect,
+];
 /// BAR1 was not enlarged.
-const REBAR: &[Code] = &[RebarPreserved, RebarAbsent, RebarNoRoom, RebarIgnored, RebarBusy, RebarRefused];
+const REBAR: &[Code] = &[
+    RebarPreserved,
+    RebarAbsent,
+    RebarNoRoom,
+    RebarIgnored,
+    RebarBusy,
+    RebarRefused,
+];
 /// No driver can run, or only parts of one.
 const DRIVER: &[Code] = &[
     DriverForeign,
@@ -76,15 +91,37 @@ const BAR1: &[Code] = &[
     Bar1Witnesses,
 ];
 /// What the kernel or the driver logged about a broken device.
-const LOGGED: &[Code] = &[MachineCheck, GpuXid, NvswitchSxid, KernelFault, DriverFault, GpuNeedsRecovery];
+const LOGGED: &[Code] = &[
+    MachineCheck,
+    GpuXid,
+    NvswitchSxid,
+    KernelFault,
+    DriverFault,
+    GpuNeedsRecovery,
+];
 /// CUDA cannot be used, or not on every GPU.
-const CUDA: &[Code] = &[GpuMig, GpuComputeMode, CudaMissing, GpuCountCuda, KernelImage, CudaStart];
+const CUDA: &[Code] = &[
+    GpuMig,
+    GpuComputeMode,
+    CudaMissing,
+    GpuCountCuda,
+    KernelImage,
+    CudaStart,
+];
 /// A GPU stores or computes wrongly on its own.
 const WORN: &[Code] = &[GpuRemap, GpuEcc, GpuMemory, GpuArithmetic];
 /// Other programs use the GPU.
 const OTHERS: &[Code] = &[GpuInUse];
 /// A link carries less than it should.
-const LINKS: &[Code] = &[LinkNarrow, LinkSlow, PcieAer, GpuLinkLoad, NvLinkDown, NvLinkUnknown, NvlinkErrors];
+const LINKS: &[Code] = &[
+    LinkNarrow,
+    LinkSlow,
+    PcieAer,
+    GpuLinkLoad,
+    NvLinkDown,
+    NvLinkUnknown,
+    NvlinkErrors,
+];
 /// Figures cannot be trusted.
 const CLOCK: &[Code] = &[GpuClock, LinkContradicted];
 /// Peer access is not available.
@@ -92,7 +129,14 @@ const NO_ACCESS: &[Code] = &[P2pUnsupported, PeersGrouped, P2pRefused, P2pWitnes
 /// Data does not arrive, or does not arrive as it was sent.
 const DELIVERY: &[Code] = &[P2pStray, P2pWrongData, P2pOrder, P2pHang, HostWrongData];
 /// Data between GPUs is slow.
-const SLOW: &[Code] = &[P2pStaged, P2pSlow, P2pAsymmetric, P2pCollapse, P2pBursts, HostSlow];
+const SLOW: &[Code] = &[
+    P2pStaged,
+    P2pSlow,
+    P2pAsymmetric,
+    P2pCollapse,
+    P2pBursts,
+    HostSlow,
+];
 
 codes! {
     // The run.

@@ -70,16 +70,26 @@ impl BootLoader {
         match self {
             Self::Grub => Method::Edit {
                 file: "/etc/default/grub",
-                place: ("GRUB_CMDLINE_LINUX", "GRUB_CMDLINE_LINUX and GRUB_CMDLINE_LINUX_DEFAULT"),
+                place: (
+                    "GRUB_CMDLINE_LINUX",
+                    "GRUB_CMDLINE_LINUX and GRUB_CMDLINE_LINUX_DEFAULT",
+                ),
                 then: Some(match distribution {
                     Distribution::Debian => "update-grub",
-                    Distribution::Fedora | Distribution::Suse => "grub2-mkconfig -o /boot/grub2/grub.cfg",
+                    Distribution::Fedora | Distribution::Suse => {
+                        "grub2-mkconfig -o /boot/grub2/grub.cfg"
+                    }
                     _ => "grub-mkconfig -o /boot/grub/grub.cfg",
                 }),
             },
             Self::Grubby => {
                 let command = "grubby --update-kernel=ALL";
-                Method::Run { command, add: "--args=", remove: "--remove-args=", together: true }
+                Method::Run {
+                    command,
+                    add: "--args=",
+                    remove: "--remove-args=",
+                    together: true,
+                }
             }
             Self::KernelCmdline => Method::Edit {
                 file: CMDLINE,
@@ -94,7 +104,10 @@ impl BootLoader {
                 }),
             },
             Self::LoaderEntries => {
-                let place = ("the line `options` of each file", "the line `options` of each file");
+                let place = (
+                    "the line `options` of each file",
+                    "the line `options` of each file",
+                );
                 Method::Edit {
                     file: "/boot/loader/entries (or loader/entries on the EFI partition)",
                     place,
@@ -113,14 +126,26 @@ impl BootLoader {
                 remove: "--delete-if-present=",
                 together: false,
             },
-            Self::Proxmox => Method::Edit { file: CMDLINE, place: LINE, then: Some("proxmox-boot-tool refresh") },
+            Self::Proxmox => Method::Edit {
+                file: CMDLINE,
+                place: LINE,
+                then: Some("proxmox-boot-tool refresh"),
+            },
             Self::NixOs => {
                 let place = ("boot.kernelParams", "boot.kernelParams");
-                Method::Edit { file: "/etc/nixos/configuration.nix", place, then: Some("nixos-rebuild boot") }
+                Method::Edit {
+                    file: "/etc/nixos/configuration.nix",
+                    place,
+                    then: Some("nixos-rebuild boot"),
+                }
             }
             Self::Extlinux => {
                 let place = ("the line APPEND", "the line APPEND");
-                Method::Edit { file: "/boot/extlinux/extlinux.conf", place, then: None }
+                Method::Edit {
+                    file: "/boot/extlinux/extlinux.conf",
+                    place,
+                    then: None,
+                }
             }
             Self::Unknown => Method::Unknown,
         }
@@ -149,7 +174,10 @@ impl BootLoader {
 
 /// A word with a semicolon has its value in quotes, which the kernel takes off: without them GRUB ends the line there.
 fn in_quotes(word: &str) -> String {
-    match word.split_once('=').filter(|_| word.contains(';') && !word.contains('"')) {
+    match word
+        .split_once('=')
+        .filter(|_| word.contains(';') && !word.contains('"'))
+    {
         Some((key, value)) => format!("{key}=\"{value}\""),
         None => word.to_owned(),
     }
@@ -157,23 +185,41 @@ fn in_quotes(word: &str) -> String {
 
 /// Words for a shell.
 fn for_shell(words: &str) -> String {
-    if words.contains('"') { format!("'{words}'") } else { format!("\"{words}\"") }
+    if words.contains('"') {
+        format!("'{words}'")
+    } else {
+        format!("\"{words}\"")
+    }
 }
 
 /// The instruction that puts one word in the place of others.
 pub(super) fn replacement(method: Method, old: &str, new: &str) -> String {
     match method {
         Method::Edit { file, place, then } => {
-            let then = then.map_or_else(|| " and reboot".to_owned(), |then| format!(", run `{then}` and reboot"));
+            let then = then.map_or_else(
+                || " and reboot".to_owned(),
+                |then| format!(", run `{then}` and reboot"),
+            );
             format!("replace `{old}` by `{new}` in {} in {file}{then}", place.1)
         }
-        Method::Run { command, add, remove, together } => {
+        Method::Run {
+            command,
+            add,
+            remove,
+            together,
+        } => {
             let quote = if together { "\"" } else { "" };
             let removed: Vec<_> = match together {
                 true => vec![format!("{remove}\"{old}\"")],
-                false => old.split_whitespace().map(|word| format!("{remove}{word}")).collect(),
+                false => old
+                    .split_whitespace()
+                    .map(|word| format!("{remove}{word}"))
+                    .collect(),
             };
-            format!("run `{command} {} {add}{quote}{new}{quote}` and reboot", removed.join(" "))
+            format!(
+                "run `{command} {} {add}{quote}{new}{quote}` and reboot",
+                removed.join(" ")
+            )
         }
         Method::Unknown => format!(
             "replace `{old}` by `{new}` in the kernel's command line and reboot (it is usually in /etc/default/grub, in \
@@ -199,19 +245,35 @@ fn instruction(method: Method, change: Change, words: &[&str]) -> String {
     let preposition = if change == Change::Add { "to" } else { "from" };
     match method {
         Method::Edit { file, place, then } => {
-            let place = if change == Change::Add { place.0 } else { place.1 };
-            let then = then.map_or_else(|| " and reboot".to_owned(), |then| format!(", run `{then}` and reboot"));
+            let place = if change == Change::Add {
+                place.0
+            } else {
+                place.1
+            };
+            let then = then.map_or_else(
+                || " and reboot".to_owned(),
+                |then| format!(", run `{then}` and reboot"),
+            );
             format!("{change} `{all}` {preposition} {place} in {file}{then}")
         }
-        Method::Run { command, add, remove, together } => {
+        Method::Run {
+            command,
+            add,
+            remove,
+            together,
+        } => {
             let option = if change == Change::Add { add } else { remove };
             let options: Vec<_> = match together {
                 true => vec![format!("{option}{}", for_shell(&all))],
                 false => words
                     .iter()
-                    .map(
-                        |word| if word.contains('"') { format!("{option}'{word}'") } else { format!("{option}{word}") },
-                    )
+                    .map(|word| {
+                        if word.contains('"') {
+                            format!("{option}'{word}'")
+                        } else {
+                            format!("{option}{word}")
+                        }
+                    })
                     .collect(),
             };
             format!("run `{command} {}` and reboot", options.join(" "))
@@ -238,19 +300,32 @@ mod tests {
     fn a_semicolon_is_in_quotes() {
         let word = ["pci=config_acs=0000000@0000:00:01.1;0000000@0000:00:03.1"];
         let grub = Grub.add_words(Distribution::Debian, &word);
-        assert!(grub.contains("`pci=\"config_acs=0000000@0000:00:01.1;0000000@0000:00:03.1\"`"), "{grub}");
+        assert!(
+            grub.contains("`pci=\"config_acs=0000000@0000:00:01.1;0000000@0000:00:03.1\"`"),
+            "{grub}"
+        );
         assert!(grub.ends_with("GRUB ends a line at a semicolon)"), "{grub}");
         let grubby = Grubby.add_words(Distribution::Fedora, &word);
-        assert!(grubby.contains("--args='pci=\"config_acs=0000000@0000:00:01.1;0000000@0000:00:03.1\"'"), "{grubby}");
+        assert!(
+            grubby
+                .contains("--args='pci=\"config_acs=0000000@0000:00:01.1;0000000@0000:00:03.1\"'"),
+            "{grubby}"
+        );
         let tree = RpmOstree.add_words(Distribution::Fedora, &word);
-        assert!(tree.contains("--append-if-missing='pci=\"config_acs="), "{tree}");
+        assert!(
+            tree.contains("--append-if-missing='pci=\"config_acs="),
+            "{tree}"
+        );
     }
 
     #[test]
     fn grub_is_edited_and_its_menu_is_written_as_the_distribution_does_it() {
         for (distribution, command) in [
             (Distribution::Debian, "update-grub"),
-            (Distribution::Fedora, "grub2-mkconfig -o /boot/grub2/grub.cfg"),
+            (
+                Distribution::Fedora,
+                "grub2-mkconfig -o /boot/grub2/grub.cfg",
+            ),
             (Distribution::Suse, "grub2-mkconfig -o /boot/grub2/grub.cfg"),
             (Distribution::Arch, "grub-mkconfig -o /boot/grub/grub.cfg"),
             (Distribution::Other, "grub-mkconfig -o /boot/grub/grub.cfg"),
@@ -258,7 +333,9 @@ mod tests {
             says(
                 Grub,
                 distribution,
-                &format!("add `iommu=pt` to GRUB_CMDLINE_LINUX in /etc/default/grub, run `{command}` and reboot"),
+                &format!(
+                    "add `iommu=pt` to GRUB_CMDLINE_LINUX in /etc/default/grub, run `{command}` and reboot"
+                ),
                 &format!(
                     "remove `iommu=pt` from GRUB_CMDLINE_LINUX and GRUB_CMDLINE_LINUX_DEFAULT in /etc/default/grub, \
                      run `{command}` and reboot"
@@ -270,17 +347,33 @@ mod tests {
     #[test]
     fn the_line_in_etc_kernel_is_edited_and_put_into_effect_as_the_distribution_does_it() {
         for (loader, distribution, command) in [
-            (KernelCmdline, Distribution::Debian, "update-initramfs -u -k all"),
+            (
+                KernelCmdline,
+                Distribution::Debian,
+                "update-initramfs -u -k all",
+            ),
             (KernelCmdline, Distribution::Arch, "mkinitcpio -P"),
-            (KernelCmdline, Distribution::Suse, "sdbootutil update-all-entries"),
-            (KernelCmdline, Distribution::Fedora, "kernel-install add-all"),
+            (
+                KernelCmdline,
+                Distribution::Suse,
+                "sdbootutil update-all-entries",
+            ),
+            (
+                KernelCmdline,
+                Distribution::Fedora,
+                "kernel-install add-all",
+            ),
             (Proxmox, Distribution::Debian, "proxmox-boot-tool refresh"),
         ] {
             says(
                 loader,
                 distribution,
-                &format!("add `iommu=pt` to the line in /etc/kernel/cmdline, run `{command}` and reboot"),
-                &format!("remove `iommu=pt` from the line in /etc/kernel/cmdline, run `{command}` and reboot"),
+                &format!(
+                    "add `iommu=pt` to the line in /etc/kernel/cmdline, run `{command}` and reboot"
+                ),
+                &format!(
+                    "remove `iommu=pt` from the line in /etc/kernel/cmdline, run `{command}` and reboot"
+                ),
             );
         }
     }
@@ -318,7 +411,13 @@ mod tests {
 
     #[test]
     fn a_word_takes_the_place_of_another_in_one_step() {
-        let of = |loader: BootLoader| replacement(loader.method(Distribution::Fedora), "iommu=nopt", "iommu=pt");
+        let of = |loader: BootLoader| {
+            replacement(
+                loader.method(Distribution::Fedora),
+                "iommu=nopt",
+                "iommu=pt",
+            )
+        };
         assert_eq!(
             of(Grubby),
             "run `grubby --update-kernel=ALL --remove-args=\"iommu=nopt\" --args=\"iommu=pt\"` and reboot"
@@ -327,8 +426,13 @@ mod tests {
             of(RpmOstree),
             "run `rpm-ostree kargs --delete-if-present=iommu=nopt --append-if-missing=iommu=pt` and reboot"
         );
-        assert!(of(Grub).starts_with("replace `iommu=nopt` by `iommu=pt` in GRUB_CMDLINE_LINUX and"));
-        assert!(of(Unknown).starts_with("replace `iommu=nopt` by `iommu=pt` in the kernel's command line"));
+        assert!(
+            of(Grub).starts_with("replace `iommu=nopt` by `iommu=pt` in GRUB_CMDLINE_LINUX and")
+        );
+        assert!(
+            of(Unknown)
+                .starts_with("replace `iommu=nopt` by `iommu=pt` in the kernel's command line")
+        );
     }
 
     #[test]

@@ -44,7 +44,10 @@ impl Host {
     #[must_use]
     pub const fn is_rented(&self) -> bool {
         use Hypervisor::{Amazon, Azure, Cloud, Google};
-        matches!(self.environment, Environment::Guest(Amazon | Google | Azure | Cloud))
+        matches!(
+            self.environment,
+            Environment::Guest(Amazon | Google | Azure | Cloud)
+        )
     }
 
     /// Whether it is a virtual machine whose host its user may own and change.
@@ -95,7 +98,9 @@ impl<'a> PassThrough<'a> {
             let asked = match key {
                 "iommu.passthrough" => match value.as_bytes() {
                     [b'1' | b'y' | b'Y' | b't' | b'T', ..] | [b'o' | b'O', b'n' | b'N', ..] => true,
-                    [b'0' | b'n' | b'N' | b'f' | b'F', ..] | [b'o' | b'O', b'f' | b'F', ..] => false,
+                    [b'0' | b'n' | b'N' | b'f' | b'F', ..] | [b'o' | b'O', b'f' | b'F', ..] => {
+                        false
+                    }
                     _ => return None,
                 },
                 "iommu" if architecture != Architecture::Arm64 => {
@@ -111,8 +116,11 @@ impl<'a> PassThrough<'a> {
         };
         let all: Vec<_> = words.iter().filter_map(said).collect();
         let last = all.iter().rposition(|(_, asked)| *asked);
-        let after: Vec<_> =
-            all.iter().skip(last.map_or(0, |last| last.saturating_add(1))).map(|(word, _)| *word).collect();
+        let after: Vec<_> = all
+            .iter()
+            .skip(last.map_or(0, |last| last.saturating_add(1)))
+            .map(|(word, _)| *word)
+            .collect();
         match last.and_then(|last| all.get(last)) {
             _ if !after.is_empty() => Self::Refused(after, last.is_some()),
             Some((word, _)) => Self::Asked(word),
@@ -283,7 +291,10 @@ impl System {
     #[must_use]
     pub fn remove_words(self, words: &[&str]) -> String {
         match self {
-            Self::Appliance => format!("remove `{}` from the boot entry and reboot", words.join(" ")),
+            Self::Appliance => format!(
+                "remove `{}` from the boot entry and reboot",
+                words.join(" ")
+            ),
             Self::Installed(distribution, loader) => loader.remove_words(distribution, words),
             Self::Unknown => BootLoader::Unknown.remove_words(Distribution::Unknown, words),
         }
@@ -295,16 +306,23 @@ impl System {
         let old = old.join(" ");
         match self {
             Self::Appliance => format!("replace `{old}` by `{new}` in the boot entry and reboot"),
-            Self::Installed(distribution, loader) => replacement(loader.method(distribution), &old, new),
-            Self::Unknown => replacement(BootLoader::Unknown.method(Distribution::Unknown), &old, new),
+            Self::Installed(distribution, loader) => {
+                replacement(loader.method(distribution), &old, new)
+            }
+            Self::Unknown => {
+                replacement(BootLoader::Unknown.method(Distribution::Unknown), &old, new)
+            }
         }
     }
 
     /// The instruction that gives this line to the loader of modules, which reads it at boot.
     #[must_use]
     pub fn module_options(self, line: &str) -> String {
-        let distribution =
-            if let Self::Installed(distribution, _) = self { distribution } else { Distribution::Unknown };
+        let distribution = if let Self::Installed(distribution, _) = self {
+            distribution
+        } else {
+            Distribution::Unknown
+        };
         let rebuild = match distribution {
             Distribution::NixOs => {
                 return format!(
@@ -345,7 +363,9 @@ pub struct Known<T> {
 }
 
 /// Where a GPU's model or memory is from, the best first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "kebab-case")]
 pub enum MemorySource {
     /// NVML, or the driver's files in /proc.
@@ -434,19 +454,25 @@ impl Peers {
     /// Whether a function is one of a pair.
     #[must_use]
     pub fn contain(&self, function: Bdf) -> bool {
-        self.pairs.iter().any(|(a, b)| *a == function || *b == function)
+        self.pairs
+            .iter()
+            .any(|(a, b)| *a == function || *b == function)
     }
 
     /// Whether a GPU is one of a pair whose other end is one of `gpus`.
     #[must_use]
     pub fn has_gpu(&self, gpu: Bdf, gpus: &[Bdf]) -> bool {
-        self.pairs.iter().any(|(a, b)| (*a == gpu && gpus.contains(b)) || (*b == gpu && gpus.contains(a)))
+        self.pairs
+            .iter()
+            .any(|(a, b)| (*a == gpu && gpus.contains(b)) || (*b == gpu && gpus.contains(a)))
     }
 
     /// Whether these two are a pair, in any order.
     #[must_use]
     pub fn are(&self, one: Bdf, other: Bdf) -> bool {
-        self.pairs.iter().any(|(a, b)| (*a, *b) == (one, other) || (*a, *b) == (other, one))
+        self.pairs
+            .iter()
+            .any(|(a, b)| (*a, *b) == (one, other) || (*a, *b) == (other, one))
     }
 }
 
@@ -509,32 +535,58 @@ mod tests {
             match PassThrough::of(&words, architecture) {
                 PassThrough::Unsaid => "unsaid".to_owned(),
                 PassThrough::Asked(word) => format!("asked by {word}"),
-                PassThrough::Refused(words, earlier) => format!("refused by {} {earlier}", words.join(" ")),
+                PassThrough::Refused(words, earlier) => {
+                    format!("refused by {} {earlier}", words.join(" "))
+                }
             }
         };
         for (line, said) in [
             ("ro quiet iommu=off", "unsaid"),
             ("ro iommu=pt", "asked by iommu=pt"),
-            ("iommu.passthrough=0 iommu=soft,pt", "asked by iommu=soft,pt"),
-            ("iommu=pt iommu.passthrough=0", "refused by iommu.passthrough=0 true"),
+            (
+                "iommu.passthrough=0 iommu=soft,pt",
+                "asked by iommu=soft,pt",
+            ),
+            (
+                "iommu=pt iommu.passthrough=0",
+                "refused by iommu.passthrough=0 true",
+            ),
             ("iommu=nopt", "refused by iommu=nopt false"),
-            ("iommu=nopt iommu.passthrough=on", "asked by iommu.passthrough=on"),
-            ("iommu=pt iommu.passthrough=n iommu=nopt", "refused by iommu.passthrough=n iommu=nopt true"),
+            (
+                "iommu=nopt iommu.passthrough=on",
+                "asked by iommu.passthrough=on",
+            ),
+            (
+                "iommu=pt iommu.passthrough=n iommu=nopt",
+                "refused by iommu.passthrough=n iommu=nopt true",
+            ),
         ] {
             assert_eq!(of(line, Architecture::X86), said, "{line}");
         }
-        assert_eq!(of("iommu=pt", Architecture::Arm64), "unsaid", "a word of x86");
-        assert_eq!(of("iommu.passthrough=1", Architecture::Arm64), "asked by iommu.passthrough=1");
+        assert_eq!(
+            of("iommu=pt", Architecture::Arm64),
+            "unsaid",
+            "a word of x86"
+        );
+        assert_eq!(
+            of("iommu.passthrough=1", Architecture::Arm64),
+            "asked by iommu.passthrough=1"
+        );
     }
 
     #[test]
     fn options_of_modules_go_where_the_distribution_keeps_them() {
-        let of = |distribution| System::Installed(distribution, BootLoader::Unknown).module_options("options a b=1");
+        let of = |distribution| {
+            System::Installed(distribution, BootLoader::Unknown).module_options("options a b=1")
+        };
         assert!(of(Distribution::NixOs).contains("boot.extraModprobeConfig"));
         assert!(
             of(Distribution::Debian).contains("/etc/modprobe.d/nvidia.conf")
                 && of(Distribution::Debian).contains("`update-initramfs -u`")
         );
-        assert!(of(Distribution::Arch).contains("`mkinitcpio -P`") && of(Distribution::Suse).contains("`dracut -f`"));
+        assert!(
+            of(Distribution::Arch).contains("`mkinitcpio -P`")
+                && of(Distribution::Suse).contains("`dracut -f`")
+        );
     }
 }

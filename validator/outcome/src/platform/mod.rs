@@ -11,8 +11,9 @@ mod pair;
 pub use bdf::{Bdf, InvalidBdf};
 pub use boot_loader::{BootLoader, Method};
 pub use host::{
-    Architecture, Distribution, Environment, Host, HostGpu, HotPlug, HotPlugKind, Hypervisor, KernelVersion, Known,
-    Mainboard, MemorySource, NoPeers, PassThrough, Peers, Processors, System, Vendor,
+    Architecture, Distribution, Environment, Host, HostGpu, HotPlug, HotPlugKind, Hypervisor,
+    KernelVersion, Known, Mainboard, MemorySource, NoPeers, PassThrough, Peers, Processors, System,
+    Vendor,
 };
 pub use number::{GpuId, Rank};
 pub use pair::Pair;

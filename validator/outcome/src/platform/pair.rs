@@ -7,7 +7,9 @@ use std::fmt;
 
 /// Two GPUs by their numbers. In an ordered plan data goes `from` -> `to`; in an unordered one it
 /// goes both ways and `from` is the smaller number.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
 pub struct Pair {
     /// Where the data is.
     pub from: GpuId,
@@ -36,13 +38,19 @@ impl Pair {
     /// The other direction.
     #[must_use]
     pub const fn back(self) -> Self {
-        Self { from: self.to, to: self.from }
+        Self {
+            from: self.to,
+            to: self.from,
+        }
     }
 
     /// The same pair with the smaller number first.
     #[must_use]
     pub fn sorted(self) -> Self {
-        Self { from: self.from.min(self.to), to: self.from.max(self.to) }
+        Self {
+            from: self.from.min(self.to),
+            to: self.from.max(self.to),
+        }
     }
 }
 

@@ -54,7 +54,11 @@ impl Row for SampleRow {
     }
 
     fn read(cells: &mut Cells<'_>) -> Option<Self> {
-        Some(Self { time: cells.take()?, state: GpuState::read(cells)?, lanes: cells.take()? })
+        Some(Self {
+            time: cells.take()?,
+            state: GpuState::read(cells)?,
+            lanes: cells.take()?,
+        })
     }
 }
 

@@ -9,14 +9,16 @@ mod rdma;
 mod row;
 
 pub use gpu::{GpuState, MemoryRow, ProductsRow, SampleRow};
-pub use nccl::{Arm, CallRow, CallTable, Channels, ChannelsRow, GainRow, GraphRow, LibraryRow, TransportRow};
+pub use nccl::{
+    Arm, CallRow, CallTable, Channels, ChannelsRow, GainRow, GraphRow, LibraryRow, TransportRow,
+};
 pub use p2p::{
-    AllReduceRow, BySizeRow, ExpectedRow, IntegrityRow, PairRow, ProcessesRow, ReachRow, SoakRow, SpreadRow,
-    TogetherRow,
+    AllReduceRow, BySizeRow, ExpectedRow, IntegrityRow, PairRow, ProcessesRow, ReachRow, SoakRow,
+    SpreadRow, TogetherRow,
 };
 pub use rdma::{
-    CountersRow, GdrRow, GpuWithAddress, Ibdev2netdevRow, NearestCards, NicPathRow, NicPaths, PortBytesRow, PortRow,
-    RateRow, RdmaMemory,
+    CountersRow, GdrRow, GpuWithAddress, Ibdev2netdevRow, NearestCards, NicPathRow, NicPaths,
+    PortBytesRow, PortRow, RateRow, RdmaMemory,
 };
 pub use row::{Column, GpuList, Seed, YesNo};
 
@@ -147,9 +149,14 @@ impl Table {
             Self::Channels(rows) => written(rows),
             Self::Ibdev2netdev(rows) => written(rows),
             Self::Ports(rows) => written(rows),
-            Self::NicPaths(paths) => {
-                (paths.columns(), paths.rows.iter().map(|row| NicPaths::cells(row).into()).collect())
-            }
+            Self::NicPaths(paths) => (
+                paths.columns(),
+                paths
+                    .rows
+                    .iter()
+                    .map(|row| NicPaths::cells(row).into())
+                    .collect(),
+            ),
             Self::Gdr(rows) => written(rows),
             Self::PortBytes(rows) => written(rows),
             Self::Rates(_, rows) => written(rows),
@@ -163,11 +170,17 @@ impl Table {
     /// version needs, without columns that it does not know. Readers of single values look here.
     #[must_use]
     pub fn known(&self) -> Cow<'_, Self> {
-        let Self::Other(read) = self else { return Cow::Borrowed(self) };
+        let Self::Other(read) = self else {
+            return Cow::Borrowed(self);
+        };
         match (read["name"].as_str(), read["rows"].as_array()) {
             (Some(name), Some(rows)) => {
-                let form = Form { columns: read["columns"].as_array().map(Vec::as_slice), rows };
-                form.table(name, true).map_or(Cow::Borrowed(self), Cow::Owned)
+                let form = Form {
+                    columns: read["columns"].as_array().map(Vec::as_slice),
+                    rows,
+                };
+                form.table(name, true)
+                    .map_or(Cow::Borrowed(self), Cow::Owned)
             }
             _ => Cow::Borrowed(self),
         }
@@ -186,21 +199,29 @@ impl Table {
     /// Whether its figures are of host memory, or of all links at the same time, and so scatter more than others.
     #[must_use]
     pub const fn is_shared(&self) -> bool {
-        matches!(self, Self::Calls(..) | Self::Together(_) | Self::Products(_))
+        matches!(
+            self,
+            Self::Calls(..) | Self::Together(_) | Self::Products(_)
+        )
     }
 }
 
 /// The results of all pairs in these tables.
 pub fn pair_rows(tables: &[Table]) -> impl Iterator<Item = PairRow> {
-    tables.iter().flat_map(|table| match table.known().into_owned() {
-        Table::Pairs(rows) => rows,
-        _ => Vec::new(),
-    })
+    tables
+        .iter()
+        .flat_map(|table| match table.known().into_owned() {
+            Table::Pairs(rows) => rows,
+            _ => Vec::new(),
+        })
 }
 
 /// The columns and the rows as a report has them.
 fn written<R: Row>(rows: &[R]) -> (Vec<Value>, Vec<Value>) {
-    (R::columns().into_iter().map(Column::json).collect(), rows.iter().map(|row| row.cells().into()).collect())
+    (
+        R::columns().into_iter().map(Column::json).collect(),
+        rows.iter().map(|row| row.cells().into()).collect(),
+    )
 }
 
 /// A table that is being read.
@@ -216,7 +237,11 @@ impl Form<'_> {
     /// written again.
     fn table(self, name: &str, lenient: bool) -> Option<Table> {
         fn rows<R: Row>(form: Form<'_>, lenient: bool) -> Option<Vec<R>> {
-            if lenient { Some(form.readable()) } else { form.whole() }
+            if lenient {
+                Some(form.readable())
+            } else {
+                form.whole()
+            }
         }
         fn boxed<R: Row>(form: Form<'_>, lenient: bool) -> Option<Box<[R]>> {
             rows(form, lenient).map(Vec::into_boxed_slice)
@@ -228,7 +253,9 @@ impl Form<'_> {
             TRIED => {
                 let integrity = || self.whole().map(Table::Integrity);
                 let processes = || self.whole().map(Table::Processes);
-                return integrity().or_else(processes).or_else(|| self.whole().map(Table::Reach));
+                return integrity()
+                    .or_else(processes)
+                    .or_else(|| self.whole().map(Table::Reach));
             }
             AllReduceRow::TABLE => Table::AllReduce(rows(self, lenient)?),
             BySizeRow::TABLE => Table::BySize(rows(self, lenient)?),
@@ -284,18 +311,29 @@ impl Form<'_> {
         };
         let places: Vec<_> = columns.iter().map(own).collect();
         let row = |row: &Value| {
-            let cell = |place: &Option<usize>| place.and_then(|place| row.get(place)).cloned().unwrap_or_default();
-            R::read(&mut Cells::new(&places.iter().map(cell).collect::<Vec<_>>()))
+            let cell = |place: &Option<usize>| {
+                place
+                    .and_then(|place| row.get(place))
+                    .cloned()
+                    .unwrap_or_default()
+            };
+            R::read(&mut Cells::new(
+                &places.iter().map(cell).collect::<Vec<_>>(),
+            ))
         };
         self.rows.iter().filter_map(row).collect()
     }
 
     fn nic_paths(self) -> Option<NicPaths> {
         let columns = self.columns?;
-        let headings: Vec<_> = columns.iter().map(|column| column["heading"].as_str()).collect::<Option<_>>()?;
+        let headings: Vec<_> = columns
+            .iter()
+            .map(|column| column["heading"].as_str())
+            .collect::<Option<_>>()?;
         let read = NicPaths::read(&headings, self.rows)?;
         let is_same = |(row, read): (&Value, &NicPathRow)| {
-            row.as_array().is_some_and(|cells| are_same(&NicPaths::cells(read), cells))
+            row.as_array()
+                .is_some_and(|cells| are_same(&NicPaths::cells(read), cells))
         };
         (read.columns() == columns && self.rows.iter().zip(&read.rows).all(is_same)).then_some(read)
     }
@@ -304,7 +342,8 @@ impl Form<'_> {
 /// Whether cells say the same; a program between may have written a figure without its decimal point.
 fn are_same(written: &[Value], read: &[Value]) -> bool {
     let same = |(written, read): (&Value, &Value)| {
-        written == read || (written.is_f64() && read.is_number() && written.as_f64() == read.as_f64())
+        written == read
+            || (written.is_f64() && read.is_number() && written.as_f64() == read.as_f64())
     };
     written.len() == read.len() && written.iter().zip(read).all(same)
 }
@@ -313,10 +352,16 @@ impl From<Value> for Table {
     fn from(read: Value) -> Self {
         let parts = |object: &Map<String, Value>| {
             let columns = object.get("columns")?.as_array()?;
-            let form = Form { columns: Some(columns), rows: object.get("rows")?.as_array()? };
-            form.table(object.get("name")?.as_str()?, false).filter(|_| object.len() == 3)
+            let form = Form {
+                columns: Some(columns),
+                rows: object.get("rows")?.as_array()?,
+            };
+            form.table(object.get("name")?.as_str()?, false)
+                .filter(|_| object.len() == 3)
         };
-        read.as_object().and_then(parts).unwrap_or(Self::Other(read))
+        read.as_object()
+            .and_then(parts)
+            .unwrap_or(Self::Other(read))
     }
 }
 

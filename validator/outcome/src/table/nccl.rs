@@ -179,6 +179,10 @@ impl Cell for Channels {
     }
 
     fn read(cell: &Value) -> Option<Self> {
-        if cell == "own" { Some(Self(None)) } else { u32::read(cell).map(|number| Self(Some(number))) }
+        if cell == "own" {
+            Some(Self(None))
+        } else {
+            u32::read(cell).map(|number| Self(Some(number)))
+        }
     }
 }

@@ -40,7 +40,11 @@ impl PairRow {
     /// The result of this pair.
     #[must_use]
     pub fn new(pair: Pair, result: impl Into<String>) -> Self {
-        Self { from: pair.from, to: pair.to, result: result.into() }
+        Self {
+            from: pair.from,
+            to: pair.to,
+            result: result.into(),
+        }
     }
 
     /// The pair.
@@ -251,6 +255,11 @@ impl Row for SoakRow {
     }
 
     fn read(cells: &mut Cells<'_>) -> Option<Self> {
-        Some(Self { time: cells.take()?, gb_s: cells.take()?, state: GpuState::read(cells)?, by: cells.take()? })
+        Some(Self {
+            time: cells.take()?,
+            gb_s: cells.take()?,
+            state: GpuState::read(cells)?,
+            by: cells.take()?,
+        })
     }
 }

@@ -89,28 +89,48 @@ impl NicPaths {
 
     /// The columns, as a report has them.
     pub(super) fn columns(&self) -> Vec<Value> {
-        let cards = self.cards.iter().map(|card| json!({ "heading": card, "unit": "" }));
+        let cards = self
+            .cards
+            .iter()
+            .map(|card| json!({ "heading": card, "unit": "" }));
         let columns = |all: Vec<Column>| all.into_iter().map(Column::json);
-        columns(GpuWithAddress::columns()).chain(cards).chain(columns(NearestCards::columns())).collect()
+        columns(GpuWithAddress::columns())
+            .chain(cards)
+            .chain(columns(NearestCards::columns()))
+            .collect()
     }
 
     /// The cells of a row.
     pub(super) fn cells(row: &NicPathRow) -> Vec<Value> {
         let to = row.to.iter().map(Cell::cell);
-        row.gpu.cells().into_iter().chain(to).chain(row.nearest.cells()).collect()
+        row.gpu
+            .cells()
+            .into_iter()
+            .chain(to)
+            .chain(row.nearest.cells())
+            .collect()
     }
 
     /// Reads the headings of all columns and the cells of all rows.
     pub(super) fn read(headings: &[&str], rows: &[Value]) -> Option<Self> {
-        let [_, _, cards @ .., _, _] = headings else { return None };
+        let [_, _, cards @ .., _, _] = headings else {
+            return None;
+        };
         let row = |row: &Value| {
             let mut cells = Cells::new(row.as_array()?);
             let gpu = GpuWithAddress::read(&mut cells)?;
             let to = cards.iter().map(|_| cells.take()).collect::<Option<_>>()?;
-            Some(NicPathRow { gpu, to, nearest: NearestCards::read(&mut cells)? })
+            Some(NicPathRow {
+                gpu,
+                to,
+                nearest: NearestCards::read(&mut cells)?,
+            })
         };
         let rows = rows.iter().map(row).collect::<Option<_>>()?;
-        Some(Self { cards: cards.iter().map(|card| (*card).to_owned()).collect(), rows })
+        Some(Self {
+            cards: cards.iter().map(|card| (*card).to_owned()).collect(),
+            rows,
+        })
     }
 }
 

@@ -137,7 +137,11 @@ impl Cell for f64 {
     }
 
     fn read(cell: &Value) -> Option<Self> {
-        if cell.is_null() { Some(Self::NAN) } else { cell.as_f64() }
+        if cell.is_null() {
+            Some(Self::NAN)
+        } else {
+            cell.as_f64()
+        }
     }
 }
 
@@ -197,7 +201,11 @@ impl<T: Cell> Cell for Option<T> {
     }
 
     fn read(cell: &Value) -> Option<Self> {
-        if cell.is_null() { Some(None) } else { T::read(cell).map(Some) }
+        if cell.is_null() {
+            Some(None)
+        } else {
+            T::read(cell).map(Some)
+        }
     }
 }
 
@@ -273,7 +281,11 @@ impl Cell for GpuList {
 
     fn read(cell: &Value) -> Option<Self> {
         let number = |number: &str| number.parse().ok().map(GpuId::new);
-        cell.as_str()?.split(',').map(number).collect::<Option<_>>().map(Self)
+        cell.as_str()?
+            .split(',')
+            .map(number)
+            .collect::<Option<_>>()
+            .map(Self)
     }
 }
 

@@ -7,7 +7,14 @@ use crate::platform::{GpuId, Pair, Rank};
 fn state(gpu: usize) -> GpuState {
     let (sm, temperature) = (Some(1980.0), Some(35.0));
     let held_down_by = Some("power cap".to_owned());
-    GpuState { gpu: GpuId::new(gpu), sm, memory: None, temperature, power: Some(121.44), held_down_by }
+    GpuState {
+        gpu: GpuId::new(gpu),
+        sm,
+        memory: None,
+        temperature,
+        power: Some(121.44),
+        held_down_by,
+    }
 }
 
 fn call() -> CallRow {
@@ -35,7 +42,21 @@ fn samples() -> Vec<(Table, &'static str, &'static str, Value)> {
     let pair = Pair::of(0, 1);
     let calls = "collective|size bytes|count|type|redop|out-of-place time us|out-of-place algbw GB/s|out-of-place busbw \
         GB/s|out-of-place wrong|in-place time us|in-place algbw GB/s|in-place busbw GB/s|in-place wrong";
-    let called = json!(["all_reduce", 8, 2, "float", "sum", 21.5, 0.0, 0.5, 0, 22.0, 0.0, null, null]);
+    let called = json!([
+        "all_reduce",
+        8,
+        2,
+        "float",
+        "sum",
+        21.5,
+        0.0,
+        0.5,
+        0,
+        22.0,
+        0.0,
+        null,
+        null
+    ]);
     let together = TogetherRow {
         pattern: text("ring"),
         transfers: 8,
@@ -64,9 +85,15 @@ fn samples() -> Vec<(Table, &'static str, &'static str, Value)> {
     let nics = NicPaths {
         cards: vec![text("mlx5_0"), text("mlx5_1")],
         rows: vec![NicPathRow {
-            gpu: GpuWithAddress { gpu: GpuId::new(0), address: "0000:01:00.0".parse().unwrap() },
+            gpu: GpuWithAddress {
+                gpu: GpuId::new(0),
+                address: "0000:01:00.0".parse().unwrap(),
+            },
             to: vec![some("PIX"), None],
-            nearest: NearestCards { distance: some("PIX"), cards: some("mlx5_0") },
+            nearest: NearestCards {
+                distance: some("PIX"),
+                cards: some("mlx5_0"),
+            },
         }],
     };
     let gpu = GpuId::new(3);
@@ -83,7 +110,12 @@ fn samples() -> Vec<(Table, &'static str, &'static str, Value)> {
             "pairs|expected|CUDA|NVML|because",
             json!(["56 pairs", "access", "yes", "OK", "x"]),
         ),
-        (Table::Pairs(vec![PairRow::new(pair, "ok")]), "p2p.pairs", "from|to|result", json!([0, 1, "ok"])),
+        (
+            Table::Pairs(vec![PairRow::new(pair, "ok")]),
+            "p2p.pairs",
+            "from|to|result",
+            json!([0, 1, "ok"]),
+        ),
         (
             Table::Integrity(vec![IntegrityRow {
                 what: text("large"),
@@ -98,7 +130,17 @@ fn samples() -> Vec<(Table, &'static str, &'static str, Value)> {
             }]),
             "tried",
             "what|by|memory|smallest B|largest B|transfers a pair|bytes a pair B|faults ruled out above|seed",
-            json!(["large", "kernel", "plain", null, 9, 2, 18, "100 %", "0000000000000007"]),
+            json!([
+                "large",
+                "kernel",
+                "plain",
+                null,
+                9,
+                2,
+                18,
+                "100 %",
+                "0000000000000007"
+            ]),
         ),
         (
             Table::Processes(vec![ProcessesRow {
@@ -127,7 +169,17 @@ fn samples() -> Vec<(Table, &'static str, &'static str, Value)> {
             }]),
             "tried",
             "what|by|pairs|smallest B|largest B|transfers a pair|bytes a pair B|faults ruled out above|seed",
-            json!(["all memory", "copy engine, write", 56, 1, 9, 2, 18, "100 %", null]),
+            json!([
+                "all memory",
+                "copy engine, write",
+                56,
+                1,
+                9,
+                2,
+                18,
+                "100 %",
+                null
+            ]),
         ),
         (
             Table::AllReduce(vec![AllReduceRow {
@@ -174,31 +226,71 @@ fn samples() -> Vec<(Table, &'static str, &'static str, Value)> {
             json!(["ring", 8, 67.5, null, null, "a link", null, 68.0, null]),
         ),
         (
-            Table::Soak(vec![SoakRow { time: 1.0, gb_s: 99.5, state: state(3), by: text("kernels read") }]),
+            Table::Soak(vec![SoakRow {
+                time: 1.0,
+                gb_s: 99.5,
+                state: state(3),
+                by: text("kernels read"),
+            }]),
             "soak",
             "time s|all pairs GB/s|GPU|SM MHz|memory MHz|temperature C|power W|held down by|moved by",
-            json!([1.0, 99.5, 3, 1980.0, null, 35.0, 121.44, "power cap", "kernels read"]),
+            json!([
+                1.0,
+                99.5,
+                3,
+                1980.0,
+                null,
+                35.0,
+                121.44,
+                "power cap",
+                "kernels read"
+            ]),
         ),
         (
-            Table::Samples(vec![SampleRow { time: 1.0, state: state(3), lanes: Some(8) }]),
+            Table::Samples(vec![SampleRow {
+                time: 1.0,
+                state: state(3),
+                lanes: Some(8),
+            }]),
             "seconds",
             "time s|GPU|SM MHz|memory MHz|temperature C|power W|held down by|link lanes",
             json!([1.0, 3, 1980.0, null, 35.0, 121.44, "power cap", 8]),
         ),
         (
-            Table::Products(vec![ProductsRow { gpu, right: 2500.0, rate: 250.0, wrong_launches: 0 }]),
+            Table::Products(vec![ProductsRow {
+                gpu,
+                right: 2500.0,
+                rate: 250.0,
+                wrong_launches: 0,
+            }]),
             "products",
             "GPU|right products 10^12|rate 10^12/s|wrong launches",
             json!([3, 2500.0, 250.0, 0]),
         ),
         (
-            Table::Memory(vec![MemoryRow { gpu, tested: 79.0, of: 80.0, passes: 5, wrong_words: 0 }]),
+            Table::Memory(vec![MemoryRow {
+                gpu,
+                tested: 79.0,
+                of: 80.0,
+                passes: 5,
+                wrong_words: 0,
+            }]),
             "memory",
             "GPU|tested GiB|of GiB|passes|wrong words",
             json!([3, 79.0, 80.0, 5, 0]),
         ),
-        (Table::Calls(CallTable::AllReduce, [call()].into()), "nccl.all_reduce", calls, called.clone()),
-        (Table::Calls(CallTable::CollectivesOdd, [call()].into()), "nccl.collectives.odd", calls, called),
+        (
+            Table::Calls(CallTable::AllReduce, [call()].into()),
+            "nccl.all_reduce",
+            calls,
+            called.clone(),
+        ),
+        (
+            Table::Calls(CallTable::CollectivesOdd, [call()].into()),
+            "nccl.collectives.odd",
+            calls,
+            called,
+        ),
         (
             Table::Gain(vec![GainRow {
                 bytes: 8,
@@ -216,7 +308,12 @@ fn samples() -> Vec<(Table, &'static str, &'static str, Value)> {
         (
             Table::Transports(
                 Arm::Off,
-                [TransportRow { from: Rank::new(0), to: Rank::new(1), via: text("SHM") }].into(),
+                [TransportRow {
+                    from: Rank::new(0),
+                    to: Rank::new(1),
+                    via: text("SHM"),
+                }]
+                .into(),
             ),
             "nccl.transport.off",
             "from rank|to rank|via",
@@ -225,14 +322,24 @@ fn samples() -> Vec<(Table, &'static str, &'static str, Value)> {
         (
             Table::Graphs(
                 Arm::P2p,
-                [GraphRow { graph: text("ring"), channels: 1, speed: 12.5, way: text("SYS") }].into(),
+                [GraphRow {
+                    graph: text("ring"),
+                    channels: 1,
+                    speed: 12.5,
+                    way: text("SYS"),
+                }]
+                .into(),
             ),
             "nccl.graph.p2p",
             "graph|channels|speed GB/s|way",
             json!(["ring", 1, 12.5, "SYS"]),
         ),
         (
-            Table::Libraries(vec![LibraryRow { library: None, version: some("2.28.9"), tested: YesNo(false) }]),
+            Table::Libraries(vec![LibraryRow {
+                library: None,
+                version: some("2.28.9"),
+                tested: YesNo(false),
+            }]),
             "nccl.libraries",
             "library|version|tested",
             json!([null, "2.28.9", "no"]),
@@ -250,7 +357,9 @@ fn samples() -> Vec<(Table, &'static str, &'static str, Value)> {
             json!(["own", 2, 36.0, 7000.0, 1.0]),
         ),
         (
-            Table::Ibdev2netdev(vec![Ibdev2netdevRow { line: text("mlx5_0 port 1 ==> ens1 (Up)") }]),
+            Table::Ibdev2netdev(vec![Ibdev2netdevRow {
+                line: text("mlx5_0 port 1 ==> ens1 (Up)"),
+            }]),
             "ibdev2netdev",
             "line",
             json!(["mlx5_0 port 1 ==> ens1 (Up)"]),
@@ -260,7 +369,10 @@ fn samples() -> Vec<(Table, &'static str, &'static str, Value)> {
             "rdma ports",
             "device|port|state|physical state|link layer|rate Gb/s|lanes|interface|interface state|interface speed \
                 Mb/s|RoCE v2 IPv4 GID index|RoCE v2 IPv4 address",
-            json!(["mlx5_0", 1, "ACTIVE", "LinkUp", "Ethernet", 100.0, 4, "ens1", "up", 100_000, 5, "10.0.0.1"]),
+            json!([
+                "mlx5_0", 1, "ACTIVE", "LinkUp", "Ethernet", 100.0, 4, "ens1", "up", 100_000, 5,
+                "10.0.0.1"
+            ]),
         ),
         (
             Table::NicPaths(Box::new(nics)),
@@ -269,13 +381,24 @@ fn samples() -> Vec<(Table, &'static str, &'static str, Value)> {
             json!([0, "0000:01:00.0", "PIX", null, "PIX", "mlx5_0"]),
         ),
         (
-            Table::Gdr(vec![GdrRow { gpu, by: text("dma-buf"), dma_buf: true, peer_memory: false, mapped: true }]),
+            Table::Gdr(vec![GdrRow {
+                gpu,
+                by: text("dma-buf"),
+                dma_buf: true,
+                peer_memory: false,
+                mapped: true,
+            }]),
             "GPUDirect RDMA",
             "GPU|by|dma-buf|peer memory|mapped memory",
             json!([3, "dma-buf", true, false, true]),
         ),
         (
-            Table::PortBytes(vec![PortBytesRow { rail: 0, port: text("a mlx5_0:1"), sent: 9, received: 8 }]),
+            Table::PortBytes(vec![PortBytesRow {
+                rail: 0,
+                port: text("a mlx5_0:1"),
+                sent: 9,
+                received: 8,
+            }]),
             "bytes by the ports' counters",
             "rail|port|sent B|received B",
             json!([0, "a mlx5_0:1", 9, 8]),
@@ -283,8 +406,15 @@ fn samples() -> Vec<(Table, &'static str, &'static str, Value)> {
         (
             Table::Rates(
                 RdmaMemory::Gpu,
-                [RateRow { rail: 1, transfer: text("write"), by: text("a"), at: text("b"), bytes: 9, rate: 92.5 }]
-                    .into(),
+                [RateRow {
+                    rail: 1,
+                    transfer: text("write"),
+                    by: text("a"),
+                    at: text("b"),
+                    bytes: 9,
+                    rate: 92.5,
+                }]
+                .into(),
             ),
             "RDMA, GPU memory",
             "rail|transfer|by|at|size B|rate Gb/s",
@@ -293,7 +423,13 @@ fn samples() -> Vec<(Table, &'static str, &'static str, Value)> {
         (
             Table::Counters(
                 RdmaMemory::Host,
-                [CountersRow { rail: 1, port: text("a"), sent: 9, counted: None }].into(),
+                [CountersRow {
+                    rail: 1,
+                    port: text("a"),
+                    sent: 9,
+                    counted: None,
+                }]
+                .into(),
             ),
             "RDMA, host memory: bytes by the ports' counters",
             "rail|port|sent by RDMA B|counted B",
@@ -305,11 +441,13 @@ fn samples() -> Vec<(Table, &'static str, &'static str, Value)> {
 /// `size bytes|via` as columns of a report: the last word is the unit if it is one.
 fn columns(headings: &str) -> Vec<Value> {
     let units = [
-        "B", "bytes", "us", "GB/s", "%", "s", "MHz", "C", "W", "lanes", "10^12", "10^12/s", "GiB", "rank", "Gb/s",
-        "Mb/s",
+        "B", "bytes", "us", "GB/s", "%", "s", "MHz", "C", "W", "lanes", "10^12", "10^12/s", "GiB",
+        "rank", "Gb/s", "Mb/s",
     ];
     let column = |heading: &str| match heading.rsplit_once(' ') {
-        Some((heading, unit)) if units.contains(&unit) => json!({ "heading": heading, "unit": unit }),
+        Some((heading, unit)) if units.contains(&unit) => {
+            json!({ "heading": heading, "unit": unit })
+        }
         _ => json!({ "heading": heading, "unit": "" }),
     };
     headings.split('|').map(column).collect()
@@ -323,7 +461,11 @@ fn every_table_is_written_as_reports_have_it_and_read_again() {
         assert_eq!(table.name().as_deref(), Some(name));
         let read = Table::from(json.clone());
         assert!(!matches!(read, Table::Other(_)), "{name}");
-        assert_eq!(std::mem::discriminant(&read), std::mem::discriminant(&table), "{name}");
+        assert_eq!(
+            std::mem::discriminant(&read),
+            std::mem::discriminant(&table),
+            "{name}"
+        );
         assert_eq!(*read.json(), json);
         assert_eq!(serde_json::to_string(&read).unwrap(), json.to_string());
     }
@@ -347,32 +489,56 @@ fn a_table_of_another_form_is_kept_as_it_was_read() {
         with(&|table| table["columns"][0]["heading"] = "new".into());
         // A later version has one more column: what this version needs is still found.
         let later = with(&|table| {
-            table["columns"].as_array_mut().unwrap().insert(0, json!({ "heading": "new", "unit": "" }));
-            table["rows"][0].as_array_mut().unwrap().insert(0, "new".into());
+            table["columns"]
+                .as_array_mut()
+                .unwrap()
+                .insert(0, json!({ "heading": "new", "unit": "" }));
+            table["rows"][0]
+                .as_array_mut()
+                .unwrap()
+                .insert(0, "new".into());
         });
         if !["tried", NicPaths::TABLE].contains(&name) {
             assert_eq!(*later.known().json(), written, "{name}");
         }
     }
-    for other in [json!(null), json!(7), json!(["of another shape"]), json!({}), json!({ "name": 7, "rows": [] })] {
+    for other in [
+        json!(null),
+        json!(7),
+        json!(["of another shape"]),
+        json!({}),
+        json!({ "name": 7, "rows": [] }),
+    ] {
         let read = Table::from(other.clone());
-        assert_eq!((read.name(), read.known().into_owned()), (None, Table::Other(other)));
+        assert_eq!(
+            (read.name(), read.known().into_owned()),
+            (None, Table::Other(other))
+        );
     }
 }
 
 #[test]
 fn of_an_earlier_table_the_rows_are_known_that_have_what_is_needed() {
     let columns = columns("size bytes|off time us|on time us|off busbw GB/s|on busbw GB/s|speedup");
-    let rows = json!([[8, 30.0, 20.0, 0.1, 0.2, 1.5], ["x"], 7, [16, 30.0, 20.0, null, 0.2, 1.5]]);
+    let rows = json!([
+        [8, 30.0, 20.0, 0.1, 0.2, 1.5],
+        ["x"],
+        7,
+        [16, 30.0, 20.0, null, 0.2, 1.5]
+    ]);
     let table = Table::from(json!({ "name": "nccl.gain", "columns": columns, "rows": rows }));
     assert!(matches!(table, Table::Other(_)));
     let known = table.known();
-    let Table::Gain(rows) = known.as_ref() else { panic!("{known:?}") };
-    assert_eq!((rows.len(), rows[0].speedup, rows[0].spread_us), (2, 1.5, None));
+    let Table::Gain(rows) = known.as_ref() else {
+        panic!("{known:?}")
+    };
+    assert_eq!(
+        (rows.len(), rows[0].speedup, rows[0].spread_us),
+        (2, 1.5, None)
+    );
     assert!(rows[1].off_gb_s.is_nan());
     // Another unit is another figure.
-    let seconds =
-        json!({ "name": "nccl.gain", "columns": columns_of_seconds(&columns), "rows": [[8, 30, 20, 1, 2, 1.5]] });
+    let seconds = json!({ "name": "nccl.gain", "columns": columns_of_seconds(&columns), "rows": [[8, 30, 20, 1, 2, 1.5]] });
     let known = Table::from(seconds).known().into_owned();
     assert!(matches!(known, Table::Gain(rows) if rows[0].off_us.is_nan() && rows[0].on_us == 20.0));
 }
@@ -387,23 +553,38 @@ fn columns_of_seconds(columns: &[Value]) -> Vec<Value> {
 fn results_of_pairs_are_found_in_all_tables() {
     let other = json!({ "name": "other", "rows": [[1, 2, "ok"]] });
     let earlier = json!({ "name": PairRow::TABLE, "rows": [[2], "x", [2, 3, 4], [1, 0, "ZEROS"]] });
-    let tables = [other.into(), Table::Pairs(vec![PairRow::new(Pair::of(0, 1), "ok")]), earlier.into()];
+    let tables = [
+        other.into(),
+        Table::Pairs(vec![PairRow::new(Pair::of(0, 1), "ok")]),
+        earlier.into(),
+    ];
     let read: Vec<_> = pair_rows(&tables).collect();
-    assert_eq!(read, [PairRow::new(Pair::of(0, 1), "ok"), PairRow::new(Pair::of(1, 0), "ZEROS")]);
+    assert_eq!(
+        read,
+        [
+            PairRow::new(Pair::of(0, 1), "ok"),
+            PairRow::new(Pair::of(1, 0), "ZEROS")
+        ]
+    );
     assert!(read[0].is_good() && !read[1].is_good());
 }
 
 #[test]
 fn a_figure_without_its_decimal_point_is_a_figure() {
     let columns = columns("GPU|tested GiB|of GiB|passes|wrong words");
-    let table = Table::from(json!({ "name": "memory", "columns": columns, "rows": [[3, 79, 80.5, 5, 0]] }));
+    let table =
+        Table::from(json!({ "name": "memory", "columns": columns, "rows": [[3, 79, 80.5, 5, 0]] }));
     assert!(matches!(table, Table::Memory(rows) if rows[0].tested == 79.0));
 }
 
 #[test]
 fn the_columns_of_speeds_by_size_are_named_as_the_matrices() {
-    let named =
-        |column: Column, metric: Metric| assert_eq!((column.heading, column.unit), (metric.name(), metric.unit()));
+    let named = |column: Column, metric: Metric| {
+        assert_eq!(
+            (column.heading, column.unit),
+            (metric.name(), metric.unit())
+        );
+    };
     named(BySizeRow::COPY_ENGINE, Metric::CE_WRITE);
     named(BySizeRow::KERNEL, Metric::SM_WRITE);
 }

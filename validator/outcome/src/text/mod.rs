@@ -87,13 +87,19 @@ mod tests {
 
     #[test]
     fn a_text_keeps_its_lines_and_tabs() {
-        assert_eq!(shown_text("a\tb\n\u{1b}[2J\r\nc\u{9b}"), "a\tb\n\\u{1b}[2J\\r\nc\\u{9b}");
+        assert_eq!(
+            shown_text("a\tb\n\u{1b}[2J\r\nc\u{9b}"),
+            "a\tb\n\\u{1b}[2J\\r\nc\\u{9b}"
+        );
         assert_eq!(shown_text(""), "");
     }
 
     #[test]
     fn only_what_nobody_sees_is_escaped() {
         assert_eq!(shown("a\u{202e}b\u{2028}"), "a\\u{202e}b\\u{2028}");
-        assert_eq!(shown("a\u{1b}[2Jb\nc\u{85} ö'\\"), "a\\u{1b}[2Jb\\nc\\u{85} ö'\\");
+        assert_eq!(
+            shown("a\u{1b}[2Jb\nc\u{85} ö'\\"),
+            "a\\u{1b}[2Jb\\nc\\u{85} ö'\\"
+        );
     }
 }

@@ -11,7 +11,10 @@ const TABLES: [(&str, &str); 18] = [
     ("bandwidth.spread", "Spread of the samples"),
     ("nccl.gain", "NCCL all_reduce with and without peer-to-peer"),
     ("nccl.all_reduce", "NCCL all_reduce"),
-    ("nccl.all_reduce.off", "NCCL all_reduce without peer-to-peer"),
+    (
+        "nccl.all_reduce.off",
+        "NCCL all_reduce without peer-to-peer",
+    ),
     ("nccl.all_reduce.odd", "NCCL all_reduce, odd counts"),
     ("nccl.collectives", "NCCL collectives"),
     ("nccl.collectives.odd", "NCCL collectives, odd counts"),
@@ -26,11 +29,19 @@ const TABLES: [(&str, &str); 18] = [
 
 /// The readable name of a matrix or table; without one, its id.
 pub fn readable_name(id: &str) -> String {
-    let table = || TABLES.iter().find(|(known, _)| *known == id).map(|(_, name)| *name);
+    let table = || {
+        TABLES
+            .iter()
+            .find(|(known, _)| *known == id)
+            .map(|(_, name)| *name)
+    };
     if let Some(name) = Metric::named(id).map(Metric::title).or_else(table) {
         return name.to_owned();
     }
-    let arm = |prefix: &str, what: &str| id.strip_prefix(prefix).map(|arm| format!("NCCL {what}, {arm}"));
+    let arm = |prefix: &str, what: &str| {
+        id.strip_prefix(prefix)
+            .map(|arm| format!("NCCL {what}, {arm}"))
+    };
     let arm = arm("nccl.transport.", "transport").or_else(|| arm("nccl.graph.", "graph"));
     arm.unwrap_or_else(|| id.to_owned())
 }
@@ -55,7 +66,11 @@ mod tests {
     #[test]
     fn people_read_names_and_unknown_ids_stay() {
         assert_eq!(
-            [readable_name("ce.write"), readable_name("nccl.graph.off"), readable_name("new")],
+            [
+                readable_name("ce.write"),
+                readable_name("nccl.graph.off"),
+                readable_name("new")
+            ],
             ["Copy engine, write", "NCCL graph, off", "new"]
         );
         assert_eq!(

@@ -10,7 +10,10 @@ const LAST: u64 = 253_402_300_799;
 /// `2026-11-20T12:00:00Z`; a clock before 1970 shows 1970, as unset clocks do, and one after 9999 its last second.
 #[must_use]
 pub fn utc(at: SystemTime) -> String {
-    let seconds = at.duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs()).min(LAST);
+    let seconds = at
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |d| d.as_secs())
+        .min(LAST);
     let at = OffsetDateTime::UNIX_EPOCH + Duration::from_secs(seconds);
     at.format(&Rfc3339).unwrap_or_default()
 }

@@ -58,7 +58,10 @@ mod tests {
     fn long_text_is_broken_between_words_and_never_lost() {
         let text = "word ".repeat(60);
         let wrapped = wrapped("a: ", "   ", &text);
-        assert!(wrapped.lines().all(|l| l.chars().count() <= 80), "{wrapped}");
+        assert!(
+            wrapped.lines().all(|l| l.chars().count() <= 80),
+            "{wrapped}"
+        );
         assert_eq!(wrapped.matches("word").count(), 60);
     }
 
@@ -67,7 +70,11 @@ mod tests {
         let lines = |columns| at_width(columns, || wrapped("", "", &"word ".repeat(60)));
         for (columns, widest) in [(100, 99), (10, 59), (9999, 159), (80, 79)] {
             let text = lines(columns);
-            assert_eq!(text.lines().map(|line| line.len()).max(), Some(widest), "{columns}");
+            assert_eq!(
+                text.lines().map(|line| line.len()).max(),
+                Some(widest),
+                "{columns}"
+            );
             assert_eq!(text.matches("word").count(), 60);
         }
         assert_eq!(width(), 80);
@@ -76,6 +83,9 @@ mod tests {
     #[test]
     fn a_word_longer_than_a_line_gets_its_own_line() {
         let long = "x".repeat(100);
-        assert_eq!(wrapped("", "  ", &format!("a {long} b")), format!("a\n  {long}\n  b\n"));
+        assert_eq!(
+            wrapped("", "  ", &format!("a {long} b")),
+            format!("a\n  {long}\n  b\n")
+        );
     }
 }

@@ -45,7 +45,11 @@ pub struct Cause {
     /// Possible causes of it that are ruled out, because their tests passed.
     pub ruled_out: Vec<NotCause>,
     /// Known problems that may be behind a failure: no more than possible, and behind all that was measured.
-    #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "later::readable")]
+    #[serde(
+        default,
+        skip_serializing_if = "Vec::is_empty",
+        deserialize_with = "later::readable"
+    )]
     pub known_problems: Vec<KnownProblem>,
 }
 
@@ -83,8 +87,13 @@ struct PlacedFinding<'a> {
 #[must_use]
 pub fn ungrouped_causes(tests: &[TestEntry]) -> Vec<Cause> {
     let mut causes: Vec<Cause> = Vec::new();
-    for (test, f) in tests.iter().flat_map(|test| test.findings.iter().map(move |f| (test, f))) {
-        let known = causes.iter_mut().find(|c| c.code == f.code && c.remedy == f.remedy);
+    for (test, f) in tests
+        .iter()
+        .flat_map(|test| test.findings.iter().map(move |f| (test, f)))
+    {
+        let known = causes
+            .iter_mut()
+            .find(|c| c.code == f.code && c.remedy == f.remedy);
         match known {
             _ if f.severity <= Severity::Info => {}
             Some(cause) => {
@@ -122,8 +131,14 @@ pub(super) fn causes(report: &Report) -> Vec<Cause> {
     let measured = |n: &usize| all.get(*n).is_some_and(|f| !f.finding.is_earlier_fault());
     let mut roots: Vec<Option<usize>> = (0..all.len()).map(|n| Some(n).filter(measured)).collect();
     for (at, n) in order.iter().enumerate().filter(|(_, n)| measured(n)) {
-        let explains = |m: &&usize| matches!((all.get(**m), all.get(*n)), (Some(a), Some(b)) if a.explains(b));
-        let by = order.iter().take(at).filter(|m| measured(m)).find(explains).and_then(|m| roots.get(*m).copied());
+        let explains =
+            |m: &&usize| matches!((all.get(**m), all.get(*n)), (Some(a), Some(b)) if a.explains(b));
+        let by = order
+            .iter()
+            .take(at)
+            .filter(|m| measured(m))
+            .find(explains)
+            .and_then(|m| roots.get(*m).copied());
         if let (Some(by), Some(root)) = (by, roots.get_mut(*n)) {
             *root = by;
         }
@@ -131,11 +146,16 @@ pub(super) fn causes(report: &Report) -> Vec<Cause> {
     past::explain(&all, &order, &mut roots);
     let mut groups: Vec<Group<'_>> = Vec::new();
     for (n, root) in roots.iter().enumerate() {
-        let (Some(one), Some(root)) = (all.get(n), root.and_then(|root| all.get(root))) else { continue };
+        let (Some(one), Some(root)) = (all.get(n), root.and_then(|root| all.get(root))) else {
+            continue;
+        };
         let same = |group: &&mut Group<'_>| group.head.is_like(root);
         match groups.iter_mut().find(same) {
             Some(group) => group.members.push(one),
-            None => groups.push(Group { head: root, members: vec![one] }),
+            None => groups.push(Group {
+                head: root,
+                members: vec![one],
+            }),
         }
     }
     groups.sort_by_key(Group::urgency);
@@ -144,8 +164,12 @@ pub(super) fn causes(report: &Report) -> Vec<Cause> {
 
 /// All findings that are worse than information, and the faults from before the tests.
 fn placed_findings<'a>(report: &'a Report) -> Vec<PlacedFinding<'a>> {
-    let all = report.tests.iter().flat_map(|test| test.findings.iter().map(move |finding| (test, finding)));
-    let bad = all.filter(|(_, finding)| finding.severity > Severity::Info || finding.is_earlier_fault());
+    let all = report
+        .tests
+        .iter()
+        .flat_map(|test| test.findings.iter().map(move |finding| (test, finding)));
+    let bad =
+        all.filter(|(_, finding)| finding.severity > Severity::Info || finding.is_earlier_fault());
     let placed = |(test, finding): (&'a TestEntry, &'a FindingEntry)| {
         let code = finding.known();
         PlacedFinding {
@@ -161,7 +185,9 @@ fn placed_findings<'a>(report: &'a Report) -> Vec<PlacedFinding<'a>> {
 
 impl PlacedFinding<'_> {
     fn explains(&self, other: &Self) -> bool {
-        let (Some(cause), Some(symptom)) = (self.code, other.code) else { return false };
+        let (Some(cause), Some(symptom)) = (self.code, other.code) else {
+            return false;
+        };
         cause.explains(symptom) && self.gpus.overlaps(&other.gpus)
     }
 
@@ -184,24 +210,57 @@ impl Group<'_> {
     }
 
     fn severity(&self) -> Severity {
-        self.members.iter().map(|f| f.finding.severity).max().unwrap_or(self.head.finding.severity)
+        self.members
+            .iter()
+            .map(|f| f.finding.severity)
+            .max()
+            .unwrap_or(self.head.finding.severity)
     }
 
     fn cause(&self, report: &Report) -> Cause {
-        let FindingEntry { code, cause, remedy, clause, message, .. } = self.head.finding;
-        let (own, others): (Vec<_>, Vec<_>) = self.members.iter().copied().partition(|f| f.is_like(self.head));
+        let FindingEntry {
+            code,
+            cause,
+            remedy,
+            clause,
+            message,
+            ..
+        } = self.head.finding;
+        let (own, others): (Vec<_>, Vec<_>) = self
+            .members
+            .iter()
+            .copied()
+            .partition(|f| f.is_like(self.head));
         let row = self.head.code.map(Code::row);
-        let known = row.map(|row| row.earlier.filter(|_| self.head.finding.is_earlier_fault()).unwrap_or(row.clause));
-        let says = clause.clone().or(known.map(Words::from)).unwrap_or_else(|| message.clone());
+        let known = row.map(|row| {
+            row.earlier
+                .filter(|_| self.head.finding.is_earlier_fault())
+                .unwrap_or(row.clause)
+        });
+        let says = clause
+            .clone()
+            .or(known.map(Words::from))
+            .unwrap_or_else(|| message.clone());
         let mut symptoms: Vec<Symptom> = Vec::new();
         let keys = |f: &PlacedFinding<'_>| (f.finding.code.clone(), f.test.id.clone());
         let mut seen = BTreeSet::new();
-        for key in others.iter().map(|f| keys(f)).filter(|key| seen.insert(key.clone())) {
+        for key in others
+            .iter()
+            .map(|f| keys(f))
+            .filter(|key| seen.insert(key.clone()))
+        {
             let about = others.iter().filter(|f| keys(f) == key).map(|f| f.finding);
-            symptoms.push(Symptom { subject: join_unique(about), code: key.0, test: key.1 });
+            symptoms.push(Symptom {
+                subject: join_unique(about),
+                code: key.0,
+                test: key.1,
+            });
         }
         // Of an earlier fault only what follows from it is known to be affected.
-        let affected = self.members.iter().filter(|f| !f.finding.is_earlier_fault());
+        let affected = self
+            .members
+            .iter()
+            .filter(|f| !f.finding.is_earlier_fault());
         let pairs: BTreeSet<_> = affected.flat_map(|f| pairs_of(f.finding, report)).collect();
         Cause {
             code: code.clone(),
@@ -214,23 +273,40 @@ impl Group<'_> {
             remedy: remedy.clone(),
             pairs: Some(pairs.len()).filter(|count| *count > 0),
             symptoms,
-            ruled_out: self.head.code.map(|code| ruled_out_causes(report, code)).unwrap_or_default(),
+            ruled_out: self
+                .head
+                .code
+                .map(|code| ruled_out_causes(report, code))
+                .unwrap_or_default(),
             known_problems: self.known_problems(report),
         }
     }
 
     /// The known problems that may explain a test that failed with one of these findings.
     fn known_problems(&self, report: &Report) -> Vec<KnownProblem> {
-        let failed =
-            || self.members.iter().filter(|f| f.finding.severity >= Severity::Fail).map(|f| f.test.id.as_str());
-        report.known_problems.iter().filter(|problem| problem.may_explain(failed())).cloned().collect()
+        let failed = || {
+            self.members
+                .iter()
+                .filter(|f| f.finding.severity >= Severity::Fail)
+                .map(|f| f.test.id.as_str())
+        };
+        report
+            .known_problems
+            .iter()
+            .filter(|problem| problem.may_explain(failed()))
+            .cloned()
+            .collect()
     }
 }
 
 /// The text of each subject once, in the order of first appearance.
 fn join_unique<'a>(findings: impl Iterator<Item = &'a FindingEntry>) -> String {
     let texts: Vec<_> = findings.map(|finding| &finding.subject).collect();
-    unique(texts.into_iter()).iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+    unique(texts.into_iter())
+        .iter()
+        .map(ToString::to_string)
+        .collect::<Vec<_>>()
+        .join(", ")
 }
 
 fn unique<'a, T: Ord + Clone + 'a>(all: impl Iterator<Item = &'a T>) -> Vec<T> {
@@ -242,17 +318,34 @@ fn unique<'a, T: Ord + Clone + 'a>(all: impl Iterator<Item = &'a T>) -> Vec<T> {
 /// them, not even a harmless one.
 fn ruled_out_causes(report: &Report, code: Code) -> Vec<NotCause> {
     let unseen = |test: &TestEntry, code: &Code| {
-        let unchecked = test.unchecked.iter().any(|unchecked| unchecked == code.as_str());
+        let unchecked = test
+            .unchecked
+            .iter()
+            .any(|unchecked| unchecked == code.as_str());
         !unchecked && !test.findings.iter().any(|finding| finding.is(*code))
     };
-    let could: Vec<&Properties> = code.explained_by().flat_map(|by| by.row().ruled_out_by).copied().collect();
+    let could: Vec<&Properties> = code
+        .explained_by()
+        .flat_map(|by| by.row().ruled_out_by)
+        .copied()
+        .collect();
     // Its words are about all codes that the test rules out.
     let rules_out = |test: &TestEntry, out: &Properties| {
-        let mut codes = Code::ALL.iter().filter(|code| code.row().ruled_out_by.contains(&out));
+        let mut codes = Code::ALL
+            .iter()
+            .filter(|code| code.row().ruled_out_by.contains(&out));
         test.outcome == Outcome::Pass && codes.all(|code| unseen(test, code))
     };
-    let out = report.tests.iter().filter_map(|test| could.iter().find(|out| out.id == test.id && rules_out(test, out)));
-    out.map(|out| NotCause { test: out.id.to_owned(), what: out.rules_out.to_owned() }).collect()
+    let out = report.tests.iter().filter_map(|test| {
+        could
+            .iter()
+            .find(|out| out.id == test.id && rules_out(test, out))
+    });
+    out.map(|out| NotCause {
+        test: out.id.to_owned(),
+        what: out.rules_out.to_owned(),
+    })
+    .collect()
 }
 
 #[cfg(test)]

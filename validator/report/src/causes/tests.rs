@@ -24,10 +24,15 @@ fn report(found: &[(&str, Code, Severity, &str)]) -> Report {
     let mut ids: Vec<_> = found.iter().map(|(id, ..)| *id).collect();
     ids.extend(["iommu", "acs", "p2p-capability", "p2p-integrity"]);
     ids.dedup();
-    for (n, id) in ids.iter().enumerate().filter(|(n, id)| !ids[..*n].contains(id)) {
+    for (n, id) in ids
+        .iter()
+        .enumerate()
+        .filter(|(n, id)| !ids[..*n].contains(id))
+    {
         let of = found.iter().filter(|(test, ..)| test == id);
-        let findings: Vec<_> =
-            of.map(|(_, code, severity, about)| code.finding(*severity, about, format!("seen {n}"))).collect();
+        let findings: Vec<_> = of
+            .map(|(_, code, severity, about)| code.finding(*severity, about, format!("seen {n}")))
+            .collect();
         let said = outcome::Judgement::of("", findings);
         let entry = json!({ "id": id, "title": "", "proves": "", "level": "quick", "outcome": said.outcome(), "seconds": 0.0,
             "summary": "", "findings": FindingEntry::all(&said.findings, &Host::default()), "matrices": [], "tables": [], "log_tail": [] });
@@ -55,11 +60,18 @@ fn gpu(n: usize) -> Gpu {
 /// All ordered pairs, each by its name.
 fn all_pairs() -> String {
     let pairs = Pair::all(GPUS).filter(|pair| pair.from != pair.to);
-    pairs.map(|pair| pair.to_string()).collect::<Vec<_>>().join(", ")
+    pairs
+        .map(|pair| pair.to_string())
+        .collect::<Vec<_>>()
+        .join(", ")
 }
 
 fn codes(report: &Report) -> Vec<&str> {
-    report.causes.iter().map(|cause| cause.code.as_str()).collect()
+    report
+        .causes
+        .iter()
+        .map(|cause| cause.code.as_str())
+        .collect()
 }
 
 use Severity::{Error, Fail, Info, Warn};
@@ -75,8 +87,15 @@ fn what_one_cause_explains_is_folded_under_it() {
     ]);
     assert_eq!(codes(&found), ["LINK-NARROW"]);
     let cause = &found.causes[0];
-    assert_eq!((cause.severity, cause.test.as_str(), cause.pairs), (Fail, "links", Some(6)));
-    let also: Vec<_> = cause.symptoms.iter().map(|s| (s.code.as_str(), s.test.as_str())).collect();
+    assert_eq!(
+        (cause.severity, cause.test.as_str(), cause.pairs),
+        (Fail, "links", Some(6))
+    );
+    let also: Vec<_> = cause
+        .symptoms
+        .iter()
+        .map(|s| (s.code.as_str(), s.test.as_str()))
+        .collect();
     let expected = [
         ("P2P-SLOW", "p2p-bandwidth"),
         ("P2P-ASYMMETRIC", "p2p-bandwidth"),
@@ -97,7 +116,11 @@ fn a_cause_on_other_gpus_explains_nothing() {
         ("p2p-bandwidth", Code::P2pSlow, Fail, "GPU 0 -> 1"),
     ]);
     assert_eq!(codes(&found), ["P2P-SLOW", "LINK-NARROW"]);
-    assert!(found.answer.starts_with("P2P: YES but SLOW, GPU 0 -> 1: "), "{}", found.answer);
+    assert!(
+        found.answer.starts_with("P2P: YES but SLOW, GPU 0 -> 1: "),
+        "{}",
+        found.answer
+    );
 }
 
 #[test]
@@ -108,8 +131,15 @@ fn what_fails_comes_before_what_warns_and_harmless_findings_are_no_cause() {
         ("p2p-integrity", Code::P2pWrongData, Fail, "GPU 0 -> 1"),
     ]);
     assert_eq!(codes(&found), ["P2P-WRONG-DATA", "GPU-IN-USE"]);
-    assert_eq!(found.answer, "P2P: NO, GPU 0 -> 1: data arrives wrong, 1 of 12 pairs");
-    let not: Vec<_> = found.causes[0].ruled_out.iter().map(|out| out.test.as_str()).collect();
+    assert_eq!(
+        found.answer,
+        "P2P: NO, GPU 0 -> 1: data arrives wrong, 1 of 12 pairs"
+    );
+    let not: Vec<_> = found.causes[0]
+        .ruled_out
+        .iter()
+        .map(|out| out.test.as_str())
+        .collect();
     assert_eq!(not, ["iommu", "acs"]);
 }
 
@@ -121,8 +151,16 @@ fn a_failed_test_rules_nothing_out() {
         ("nccl", Code::NcclWrongData, Fail, "all_reduce"),
     ]);
     assert_eq!(codes(&found), ["IOMMU-TRANSLATING"]);
-    assert_eq!(found.answer, "P2P: NO, the IOMMU translates addresses, 12 of 12 pairs");
-    assert!(!found.causes[0].ruled_out.iter().any(|out| out.test == "iommu"));
+    assert_eq!(
+        found.answer,
+        "P2P: NO, the IOMMU translates addresses, 12 of 12 pairs"
+    );
+    assert!(
+        !found.causes[0]
+            .ruled_out
+            .iter()
+            .any(|out| out.test == "iommu")
+    );
 }
 
 #[test]
@@ -134,14 +172,26 @@ fn a_pass_rules_out_only_what_its_test_looked_for_and_did_not_find() {
         ("iommu", Code::IommuTranslating, Fail, "machine"),
     ];
     let ruled_out = |report: &Report, head: &str| {
-        let cause = report.causes.iter().find(|cause| cause.code == head).unwrap();
-        cause.ruled_out.iter().map(|out| out.test.clone()).collect::<Vec<_>>()
+        let cause = report
+            .causes
+            .iter()
+            .find(|cause| cause.code == head)
+            .unwrap();
+        cause
+            .ruled_out
+            .iter()
+            .map(|out| out.test.clone())
+            .collect::<Vec<_>>()
     };
     // A harmless finding of the code.
     assert!(!ruled_out(&report(&found), "IOMMU-TRANSLATING").contains(&"cmdline".to_owned()));
     // It looked, and found nothing.
     let mut quiet = report(&found);
-    let cmdline = quiet.tests.iter().position(|test| test.id == "cmdline").unwrap();
+    let cmdline = quiet
+        .tests
+        .iter()
+        .position(|test| test.id == "cmdline")
+        .unwrap();
     quiet.tests[cmdline].findings.clear();
     quiet.explain();
     assert!(ruled_out(&quiet, "IOMMU-TRANSLATING").contains(&"cmdline".to_owned()));
@@ -155,7 +205,10 @@ fn a_pass_rules_out_only_what_its_test_looked_for_and_did_not_find() {
 #[test]
 fn without_the_proof_the_answer_is_never_yes() {
     let lost = report(&[("p2p-integrity", Code::TestTimeout, Error, "p2p-integrity")]);
-    assert_eq!(lost.answer, "P2P: UNKNOWN, p2p-integrity: a test did not finish");
+    assert_eq!(
+        lost.answer,
+        "P2P: UNKNOWN, p2p-integrity: a test did not finish"
+    );
     let mut none = report(&[]);
     assert_eq!(none.answer, "P2P: YES, 12 of 12 pairs");
     none.tests.retain(|test| test.id == "acs");
@@ -176,7 +229,10 @@ fn without_the_proof_the_answer_is_never_yes() {
 #[test]
 fn another_cause_to_repair_first_is_named_too() {
     let found = report(&[("p2p-order", Code::GpuEcc, Fail, "GPU 2")]);
-    assert_eq!(found.answer, "P2P: YES, 12 of 12 pairs; first: GPU 2: the GPU counted memory errors");
+    assert_eq!(
+        found.answer,
+        "P2P: YES, 12 of 12 pairs; first: GPU 2: the GPU counted memory errors"
+    );
 }
 
 #[test]
@@ -184,15 +240,25 @@ fn measured_speeds_are_in_the_answer() {
     let mut good = report(&[]);
     let labels = || vec!["0".to_owned(), "1".to_owned()];
     let values = vec![vec![Some(900.0), Some(20.64)], vec![Some(25.96), None]];
-    let speeds =
-        Matrix { name: "sample.uni.on".to_owned(), unit: "GB/s".to_owned(), rows: labels(), columns: labels(), values };
+    let speeds = Matrix {
+        name: "sample.uni.on".to_owned(),
+        unit: "GB/s".to_owned(),
+        rows: labels(),
+        columns: labels(),
+        values,
+    };
     good.tests[2].matrices.push(speeds);
     good.explain();
     assert_eq!(good.answer, "P2P: YES, 12 of 12 pairs, 20.6 to 26.0 GB/s");
     // The figure in the row of p2p-bandwidth.
     let values = vec![vec![None, Some(21.2)], vec![Some(26.3), None]];
-    let writes =
-        Matrix { name: "ce.write".to_owned(), unit: "GB/s".to_owned(), rows: labels(), columns: labels(), values };
+    let writes = Matrix {
+        name: "ce.write".to_owned(),
+        unit: "GB/s".to_owned(),
+        rows: labels(),
+        columns: labels(),
+        values,
+    };
     good.tests[2].matrices.push(writes);
     good.explain();
     assert_eq!(good.answer, "P2P: YES, 12 of 12 pairs, 21.2 to 26.3 GB/s");
@@ -203,7 +269,10 @@ fn a_code_of_a_newer_version_is_a_cause_of_its_own() {
     let mut found = report(&[("acs", Code::AcsRedirect, Fail, "0000:00:01.1")]);
     found.tests[0].findings[0].code = "NEW-CODE".to_owned();
     found.explain();
-    assert_eq!((codes(&found), found.causes[0].says.as_str()), (vec!["NEW-CODE"], "seen 0"));
+    assert_eq!(
+        (codes(&found), found.causes[0].says.as_str()),
+        (vec!["NEW-CODE"], "seen 0")
+    );
 }
 
 #[test]
@@ -213,7 +282,10 @@ fn the_causes_in_a_file_are_computed_again() {
     found.answer = "P2P: YES".to_owned();
     found.causes.clear();
     let read = crate::from_json(&serde_json::to_vec(&found).unwrap()).unwrap();
-    assert_eq!((&read.answer, codes(&read)), (&right, vec!["P2P-WRONG-DATA"]));
+    assert_eq!(
+        (&read.answer, codes(&read)),
+        (&right, vec!["P2P-WRONG-DATA"])
+    );
 }
 
 #[test]
@@ -221,8 +293,13 @@ fn pairs_without_access_are_not_counted() {
     let mut some = report(&[]);
     let labels = || ["0", "1"].map(str::to_owned).to_vec();
     let values = vec![vec![Some(1.0), Some(1.0)], vec![Some(1.0), Some(1.0)]];
-    let access =
-        Matrix { name: "p2p.connectivity".to_owned(), unit: "1".to_owned(), rows: labels(), columns: labels(), values };
+    let access = Matrix {
+        name: "p2p.connectivity".to_owned(),
+        unit: "1".to_owned(),
+        rows: labels(),
+        columns: labels(),
+        values,
+    };
     some.tests[2].matrices.push(access);
     some.explain();
     assert_eq!(some.answer, "P2P: PARTLY, 2 of 12 pairs");
@@ -232,18 +309,37 @@ fn pairs_without_access_are_not_counted() {
 fn a_fault_from_before_the_tests_is_the_cause_of_a_failure_that_nothing_measured_explains() {
     let wrong = ("p2p-integrity", Code::P2pWrongData, Fail, "GPU 0 -> 1");
     for (code, says) in [
-        (Code::IommuFault, "the IOMMU blocked memory accesses before the tests"),
+        (
+            Code::IommuFault,
+            "the IOMMU blocked memory accesses before the tests",
+        ),
         (Code::PcieAer, "its PCIe link had errors before the tests"),
     ] {
         let found = report(&[("xid", code, Info, "0000:11:00.0"), wrong]);
         assert_eq!(codes(&found), [code.as_str()]);
         let cause = &found.causes[0];
-        assert_eq!((cause.severity, cause.test.as_str(), cause.pairs), (Fail, "xid", Some(1)));
-        assert_eq!(cause.symptoms.iter().map(|s| s.code.as_str()).collect::<Vec<_>>(), ["P2P-WRONG-DATA"]);
-        assert_eq!(found.answer, format!("P2P: NO, GPU 1 (0000:11:00.0): {says}, 1 of 12 pairs"));
+        assert_eq!(
+            (cause.severity, cause.test.as_str(), cause.pairs),
+            (Fail, "xid", Some(1))
+        );
+        assert_eq!(
+            cause
+                .symptoms
+                .iter()
+                .map(|s| s.code.as_str())
+                .collect::<Vec<_>>(),
+            ["P2P-WRONG-DATA"]
+        );
+        assert_eq!(
+            found.answer,
+            format!("P2P: NO, GPU 1 (0000:11:00.0): {says}, 1 of 12 pairs")
+        );
         assert_eq!(found.verdict, report(&[wrong]).verdict);
         let text = crate::render::causes::details(&found.causes, &found.tests);
-        assert!(text.contains("FAIL") && text.contains("seen 0") && text.contains("P2P-WRONG-DATA"), "{text}");
+        assert!(
+            text.contains("FAIL") && text.contains("seen 0") && text.contains("P2P-WRONG-DATA"),
+            "{text}"
+        );
     }
 }
 
@@ -256,7 +352,10 @@ fn faults_of_several_gpus_from_before_the_tests_are_one_cause() {
         ("p2p-integrity", Code::P2pWrongData, Fail, "GPU 0 -> 1"),
     ]);
     assert_eq!(codes(&found), ["IOMMU-FAULT"]);
-    assert_eq!((found.causes[0].subject.as_str(), found.causes[0].pairs), ("0000:01:00.0, 0000:11:00.0", Some(1)));
+    assert_eq!(
+        (found.causes[0].subject.as_str(), found.causes[0].pairs),
+        ("0000:01:00.0, 0000:11:00.0", Some(1))
+    );
     let text = crate::render::causes::details(&found.causes, &found.tests);
     assert!(!text.contains("0000:31:00.0"), "{text}");
 }
@@ -265,15 +364,25 @@ fn faults_of_several_gpus_from_before_the_tests_are_one_cause() {
 fn a_fault_from_before_the_tests_that_explains_no_failure_is_no_cause() {
     let fault = ("xid", Code::IommuFault, Info, "0000:11:00.0");
     let alone = report(&[fault]);
-    assert_eq!((codes(&alone), alone.verdict), (vec![], outcome::Verdict::Pass));
-    let elsewhere = report(&[fault, ("p2p-integrity", Code::P2pWrongData, Fail, "GPU 2 -> 3")]);
+    assert_eq!(
+        (codes(&alone), alone.verdict),
+        (vec![], outcome::Verdict::Pass)
+    );
+    let elsewhere = report(&[
+        fault,
+        ("p2p-integrity", Code::P2pWrongData, Fail, "GPU 2 -> 3"),
+    ]);
     assert_eq!(codes(&elsewhere), ["P2P-WRONG-DATA"]);
-    let slow =
-        report(&[("xid", Code::PcieAer, Info, "0000:11:00.0"), ("links", Code::LinkNarrow, Warn, "0000:11:00.0")]);
+    let slow = report(&[
+        ("xid", Code::PcieAer, Info, "0000:11:00.0"),
+        ("links", Code::LinkNarrow, Warn, "0000:11:00.0"),
+    ]);
     assert_eq!(codes(&slow), ["LINK-NARROW"]);
     // Other information is none either.
-    let other =
-        report(&[("links", Code::LinkNarrow, Info, "GPU 1"), ("p2p-bandwidth", Code::P2pSlow, Fail, "GPU 0 -> 1")]);
+    let other = report(&[
+        ("links", Code::LinkNarrow, Info, "GPU 1"),
+        ("p2p-bandwidth", Code::P2pSlow, Fail, "GPU 0 -> 1"),
+    ]);
     assert_eq!(codes(&other), ["P2P-SLOW"]);
 }
 
@@ -281,7 +390,11 @@ fn a_fault_from_before_the_tests_that_explains_no_failure_is_no_cause() {
 fn what_was_measured_explains_before_a_fault_from_before_the_tests() {
     let wrong = ("p2p-integrity", Code::P2pWrongData, Fail, "GPU 0 -> 1");
     let fault = ("xid", Code::IommuFault, Info, "0000:11:00.0");
-    let translating = report(&[("iommu", Code::IommuTranslating, Fail, "machine"), fault, wrong]);
+    let translating = report(&[
+        ("iommu", Code::IommuTranslating, Fail, "machine"),
+        fault,
+        wrong,
+    ]);
     assert_eq!(codes(&translating), ["IOMMU-TRANSLATING"]);
     assert_eq!(translating.causes[0].pairs, Some(1));
     let errors = ("xid", Code::PcieAer, Info, "0000:11:00.0");
@@ -291,8 +404,15 @@ fn what_was_measured_explains_before_a_fault_from_before_the_tests() {
     let narrow = ("links", Code::LinkNarrow, Warn, "0000:11:00.0");
     let slow = ("p2p-bandwidth", Code::P2pSlow, Fail, "GPU 0 -> 1");
     assert_eq!(codes(&report(&[errors, narrow, slow])), ["PCIE-AER"]);
-    assert_eq!(codes(&report(&[fault, errors, narrow, wrong])), ["PCIE-AER"]);
-    let both = report(&[fault, ("p2p-integrity", Code::P2pWrongData, Fail, "GPU 2 -> 3"), narrow]);
+    assert_eq!(
+        codes(&report(&[fault, errors, narrow, wrong])),
+        ["PCIE-AER"]
+    );
+    let both = report(&[
+        fault,
+        ("p2p-integrity", Code::P2pWrongData, Fail, "GPU 2 -> 3"),
+        narrow,
+    ]);
     assert_eq!(codes(&both), ["P2P-WRONG-DATA", "LINK-NARROW"]);
 }
 
@@ -316,10 +436,16 @@ fn a_known_problem_is_possible_behind_the_failure_of_its_tests_and_changes_nothi
         let mut report = report(&found);
         report.known_problems = vec![known(tests)];
         report.explain();
-        let possible: Vec<_> = report.causes.iter().map(|cause| cause.known_problems.len()).collect();
+        let possible: Vec<_> = report
+            .causes
+            .iter()
+            .map(|cause| cause.known_problems.len())
+            .collect();
         let mut same = report.clone();
         same.known_problems.clear();
-        same.causes.iter_mut().for_each(|cause| cause.known_problems.clear());
+        same.causes
+            .iter_mut()
+            .for_each(|cause| cause.known_problems.clear());
         assert_eq!(same, plain);
         possible
     };

@@ -13,12 +13,17 @@ impl Version {
     /// A version in the table: numbers and dots alone.
     pub(super) fn exact(text: &str) -> Option<Self> {
         let numbers = text.split('.').map(number).collect::<Option<_>>()?;
-        Some(Self { numbers, text: text.to_owned() })
+        Some(Self {
+            numbers,
+            text: text.to_owned(),
+        })
     }
 
     /// The version of a machine's part: the numbers that it begins with, as in `6.8.0-111-generic`.
     pub(super) fn begins(text: &str) -> Option<Self> {
-        let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+        let end = text
+            .find(|c: char| !c.is_ascii_digit() && c != '.')
+            .unwrap_or(text.len());
         Self::exact(text.get(..end)?.trim_end_matches('.'))
     }
 
@@ -46,7 +51,9 @@ impl fmt::Display for Version {
 }
 
 fn number(text: &str) -> Option<u64> {
-    text.bytes().all(|b| b.is_ascii_digit()).then(|| text.parse().ok())?
+    text.bytes()
+        .all(|b| b.is_ascii_digit())
+        .then(|| text.parse().ok())?
 }
 
 /// The end of a range.
@@ -112,7 +119,11 @@ mod tests {
     fn has(range: &Range, inside: &[&str], outside: &[&str]) {
         for (texts, expected) in [(inside, true), (outside, false)] {
             for text in texts {
-                assert_eq!(range.contains(&Version::begins(text).unwrap()), expected, "{text} in {range}");
+                assert_eq!(
+                    range.contains(&Version::begins(text).unwrap()),
+                    expected,
+                    "{text} in {range}"
+                );
             }
         }
     }
@@ -125,25 +136,53 @@ mod tests {
             &["580.65.06", "580.126.9", "590.44.01", "595.9.1"],
             &["580.65.05", "580.9", "595.58.03", "610.57.04"],
         );
-        has(&range("6.8", to("6.14")), &["6.8.0-111-generic", "6.14.9"], &["6.7.12", "6.15.0", "6.80"]);
+        has(
+            &range("6.8", to("6.14")),
+            &["6.8.0-111-generic", "6.14.9"],
+            &["6.7.12", "6.15.0", "6.80"],
+        );
     }
 
     #[test]
     fn a_bound_stands_for_all_versions_that_begin_with_it_and_a_fix_ends_the_range() {
-        has(&range("580", to("580")), &["580.65.06", "580.142"], &["575.64", "590.44.01"]);
-        has(&range("2.30", fixed("2.31.2")), &["2.30.4", "2.31.1"], &["2.29.7", "2.31.2", "2.31.2+cuda13.0", "2.32"]);
-        has(&range("580.142", to("580.142")), &["580.142", "580.142.00"], &["580.126.20", "580.159.04"]);
+        has(
+            &range("580", to("580")),
+            &["580.65.06", "580.142"],
+            &["575.64", "590.44.01"],
+        );
+        has(
+            &range("2.30", fixed("2.31.2")),
+            &["2.30.4", "2.31.1"],
+            &["2.29.7", "2.31.2", "2.31.2+cuda13.0", "2.32"],
+        );
+        has(
+            &range("580.142", to("580.142")),
+            &["580.142", "580.142.00"],
+            &["580.126.20", "580.159.04"],
+        );
     }
 
     #[test]
     fn what_is_not_a_version_is_none() {
-        for text in ["", "x", "1..2", "1.2.", ".1", "1.x", "-1", "99999999999999999999"] {
+        for text in [
+            "",
+            "x",
+            "1..2",
+            "1.2.",
+            ".1",
+            "1.x",
+            "-1",
+            "99999999999999999999",
+        ] {
             assert_eq!(Version::exact(text), None, "{text}");
         }
         for text in ["", "none", "v6.1", "-"] {
             assert_eq!(Version::begins(text), None, "{text}");
         }
-        assert_eq!(Version::begins("7.0.3-arch1-1").map(|v| v.numbers), Some(vec![7, 0, 3]));
+        assert_eq!(
+            Version::begins("7.0.3-arch1-1").map(|v| v.numbers),
+            Some(vec![7, 0, 3])
+        );
     }
 
     #[test]

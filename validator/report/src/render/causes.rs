@@ -19,19 +19,29 @@ const MAX_EVIDENCE: usize = 3;
 /// The answer in one line, and below it the first thing to do.
 pub(super) fn answer(report: &Report) -> String {
     let line = |label: &str, text: &str| wrapped(&format!("{label:<9}"), "         ", text);
-    let first = report.causes.first().map(|cause| line("FIRST", &format!("{} ({})", cause.remedy, cause.code)));
+    let first = report
+        .causes
+        .first()
+        .map(|cause| line("FIRST", &format!("{} ({})", cause.remedy, cause.code)));
     line("ANSWER", &report.answer) + &first.unwrap_or_default()
 }
 
 /// The known problems of this machine's versions, one line each; empty if there are none.
 pub(super) fn known_problems(report: &Report) -> String {
-    report.known_problems.iter().map(|problem| wrapped("KNOWN    ", "         ", &problem.sentence())).collect()
+    report
+        .known_problems
+        .iter()
+        .map(|problem| wrapped("KNOWN    ", "         ", &problem.sentence()))
+        .collect()
 }
 
 /// All causes, in their order; `tests` contain the findings.
 #[must_use]
 pub fn details(causes: &[Cause], tests: &[TestEntry]) -> String {
-    causes.iter().map(|cause| cause_text(tests, cause, "")).collect()
+    causes
+        .iter()
+        .map(|cause| cause_text(tests, cause, ""))
+        .collect()
 }
 
 /// The causes of a report: each GPU has its address and slot below the first cause that names it.
@@ -39,7 +49,11 @@ pub(super) fn details_of(report: &Report) -> String {
     let mut seen = BTreeSet::new();
     let one = |cause: &Cause| {
         let all = cause.about.iter().flat_map(|about| gpus_in(report, about));
-        let first: Vec<_> = all.filter(|gpu| seen.insert(*gpu)).take(MAX_GPUS).map(|gpu| placed(report, gpu)).collect();
+        let first: Vec<_> = all
+            .filter(|gpu| seen.insert(*gpu))
+            .take(MAX_GPUS)
+            .map(|gpu| placed(report, gpu))
+            .collect();
         cause_text(&report.tests, cause, &first.join(", "))
     };
     report.causes.iter().map(one).collect()
@@ -47,27 +61,44 @@ pub(super) fn details_of(report: &Report) -> String {
 
 /// `GPU 0 (0000:01:00.0, slot 3)`
 fn placed(report: &Report, number: GpuId) -> String {
-    let Some(gpu) = report.gpus.get(number.index()) else { return format!("GPU {number}") };
-    let slot = words::slot(report, gpu.bdf).map(|slot| format!(", slot {slot}")).unwrap_or_default();
+    let Some(gpu) = report.gpus.get(number.index()) else {
+        return format!("GPU {number}");
+    };
+    let slot = words::slot(report, gpu.bdf)
+        .map(|slot| format!(", slot {slot}"))
+        .unwrap_or_default();
     format!("GPU {number} ({}{slot})", gpu.bdf)
 }
 
 /// The GPUs that a subject names by number or address.
 fn gpus_in(report: &Report, about: &Subject) -> Vec<GpuId> {
-    let at = about.address().and_then(|at| report.gpus.iter().position(|gpu| gpu.bdf == at)).map(GpuId::new);
+    let at = about
+        .address()
+        .and_then(|at| report.gpus.iter().position(|gpu| gpu.bdf == at))
+        .map(GpuId::new);
     let numbers = match about {
         Subject::Gpus { gpus } => &gpus[..],
         _ => &[],
     };
     at.into_iter()
         .chain(numbers.iter().copied())
-        .chain(about.named_pairs().iter().flat_map(|pair| [pair.from, pair.to]))
+        .chain(
+            about
+                .named_pairs()
+                .iter()
+                .flat_map(|pair| [pair.from, pair.to]),
+        )
         .collect()
 }
 
 fn cause_text(tests: &[TestEntry], cause: &Cause, gpus: &str) -> String {
-    let labelled = |label: &str, text: &str| wrapped(&format!("         {label:<8}"), &" ".repeat(17), text);
-    let head = format!("  {:<6} {:<19}", words::severity(cause.severity), cause.code);
+    let labelled =
+        |label: &str, text: &str| wrapped(&format!("         {label:<8}"), &" ".repeat(17), text);
+    let head = format!(
+        "  {:<6} {:<19}",
+        words::severity(cause.severity),
+        cause.code
+    );
     let mut text = format!("\n{}", wrapped(&head, &" ".repeat(28), &cause.subject));
     if !gpus.is_empty() {
         text += &wrapped("         ", "         ", gpus);
@@ -79,9 +110,19 @@ fn cause_text(tests: &[TestEntry], cause: &Cause, gpus: &str) -> String {
     }
     text += &more_line(messages.len(), MAX_MESSAGES);
     // With several messages the evidence is omitted.
-    let evidence = if messages.len() > 1 { &[][..] } else { own.first().map_or(&[][..], |f| &f.evidence[..]) };
-    let kinds = group_by_key(evidence, |line| line.replace(|c: char| c.is_ascii_digit(), "#"));
-    for seen in kinds.iter().take(MAX_EVIDENCE).filter_map(|kind| kind.first()) {
+    let evidence = if messages.len() > 1 {
+        &[][..]
+    } else {
+        own.first().map_or(&[][..], |f| &f.evidence[..])
+    };
+    let kinds = group_by_key(evidence, |line| {
+        line.replace(|c: char| c.is_ascii_digit(), "#")
+    });
+    for seen in kinds
+        .iter()
+        .take(MAX_EVIDENCE)
+        .filter_map(|kind| kind.first())
+    {
         text += &labelled("seen", seen);
     }
     text += &more_line(evidence.len(), kinds.len().min(MAX_EVIDENCE));
@@ -96,12 +137,22 @@ fn cause_text(tests: &[TestEntry], cause: &Cause, gpus: &str) -> String {
     if !also.is_empty() {
         text += &labelled("also", &also.join(", "));
     }
-    let not: Vec<_> = cause.ruled_out.iter().map(|out| out.what.as_str()).collect();
+    let not: Vec<_> = cause
+        .ruled_out
+        .iter()
+        .map(|out| out.what.as_str())
+        .collect();
     if !not.is_empty() {
         text += &labelled("not", &format!("{}: those tests passed", not.join(", ")));
     }
     for problem in &cause.known_problems {
-        text += &labelled("known", &format!("possible, and not shown by any test: {}", problem.sentence()));
+        text += &labelled(
+            "known",
+            &format!(
+                "possible, and not shown by any test: {}",
+                problem.sentence()
+            ),
+        );
     }
     text
 }
@@ -109,8 +160,9 @@ fn cause_text(tests: &[TestEntry], cause: &Cause, gpus: &str) -> String {
 /// The findings that are the cause itself.
 pub(super) fn own_findings<'a>(tests: &'a [TestEntry], cause: &Cause) -> Vec<&'a FindingEntry> {
     let all = tests.iter().flat_map(|test| &test.findings);
-    let counts =
-        |f: &FindingEntry| f.severity > Severity::Info || (f.is_earlier_fault() && cause.about.contains(f.about()));
+    let counts = |f: &FindingEntry| {
+        f.severity > Severity::Info || (f.is_earlier_fault() && cause.about.contains(f.about()))
+    };
     let own = |f: &&FindingEntry| f.code == cause.code && f.remedy == cause.remedy && counts(f);
     all.filter(own).collect()
 }
@@ -123,5 +175,8 @@ fn more_line(all: usize, shown: usize) -> String {
 }
 
 fn distinct<'a>(texts: impl Iterator<Item = &'a Words>) -> Vec<&'a Words> {
-    group_by_key(texts, |text| *text).into_iter().filter_map(|group| group.first().copied()).collect()
+    group_by_key(texts, |text| *text)
+        .into_iter()
+        .filter_map(|group| group.first().copied())
+        .collect()
 }

@@ -23,7 +23,11 @@ enum Content {
 /// An empty element.
 #[must_use]
 pub const fn element(name: &'static str) -> Element {
-    Element { name, attributes: Vec::new(), content: Vec::new() }
+    Element {
+        name,
+        attributes: Vec::new(),
+        content: Vec::new(),
+    }
 }
 
 impl Element {
@@ -50,12 +54,16 @@ impl Element {
     /// Appends elements.
     #[must_use]
     pub fn children(mut self, children: impl IntoIterator<Item = Self>) -> Self {
-        self.content.extend(children.into_iter().map(Content::Element));
+        self.content
+            .extend(children.into_iter().map(Content::Element));
         self
     }
 
     fn write(&self, to: &mut Writer<Vec<u8>>) -> io::Result<()> {
-        let attributes = self.attributes.iter().map(|(name, value)| (*name, value.as_str()));
+        let attributes = self
+            .attributes
+            .iter()
+            .map(|(name, value)| (*name, value.as_str()));
         let start = BytesStart::new(self.name).with_attributes(attributes);
         // In HTML this is valid for `meta` only; `text("")` in any other element keeps its end tag.
         if self.content.is_empty() {
@@ -74,8 +82,12 @@ impl Element {
 
 /// Replaces what XML 1.0 forbids, and what nobody sees, with `?`.
 fn replace_forbidden(text: &str) -> String {
-    let forbidden = |c: char| (is_invisible(c) && !matches!(c, '\n' | '\t')) || matches!(c, '\u{fffe}' | '\u{ffff}');
-    text.chars().map(|c| if forbidden(c) { '?' } else { c }).collect()
+    let forbidden = |c: char| {
+        (is_invisible(c) && !matches!(c, '\n' | '\t')) || matches!(c, '\u{fffe}' | '\u{ffff}')
+    };
+    text.chars()
+        .map(|c| if forbidden(c) { '?' } else { c })
+        .collect()
 }
 
 /// An XML document.
@@ -83,7 +95,10 @@ fn replace_forbidden(text: &str) -> String {
 /// # Errors
 /// The XML writer's error.
 pub fn xml(root: &Element) -> io::Result<String> {
-    document(Event::Decl(BytesDecl::new("1.0", Some("UTF-8"), None)), root)
+    document(
+        Event::Decl(BytesDecl::new("1.0", Some("UTF-8"), None)),
+        root,
+    )
 }
 
 /// An HTML document, which is also well-formed XML.

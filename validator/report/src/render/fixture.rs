@@ -26,9 +26,20 @@ pub fn report(tests: Vec<TestEntry>) -> Report {
         root: "/".into(),
         started: "2026-11-20T12:00:00Z".into(),
         seconds: 12.44,
-        boot: vec![BootStage { stage: "kernel".into(), began: 0.0, seconds: 5.03 }],
-        appliance: Some(Appliance { version: "0.1.0".into(), image_id: None, manifest_sha256: None }),
-        machine: MachineEntry { host: Some("node7".into()), ..MachineEntry::unread() },
+        boot: vec![BootStage {
+            stage: "kernel".into(),
+            began: 0.0,
+            seconds: 5.03,
+        }],
+        appliance: Some(Appliance {
+            version: "0.1.0".into(),
+            image_id: None,
+            manifest_sha256: None,
+        }),
+        machine: MachineEntry {
+            host: Some("node7".into()),
+            ..MachineEntry::unread()
+        },
         driver: Driver::default(),
         known_problems: vec![],
         gpus: vec![],
@@ -54,7 +65,10 @@ pub fn test(id: &str, outcome: Outcome, summary: &str, findings: Vec<Finding>) -
         began: Some(1.5),
         seconds: 0.04,
         summary: summary.into(),
-        findings: findings.into_iter().map(|finding| FindingEntry::of(&finding, &Host::default())).collect(),
+        findings: findings
+            .into_iter()
+            .map(|finding| FindingEntry::of(&finding, &Host::default()))
+            .collect(),
         unchecked: vec![],
         matrices: vec![],
         tables: vec![],

@@ -15,7 +15,14 @@ const WIDTH: usize = 80;
 #[must_use]
 pub fn gain_table(collective: &str, off: &str, on: &str, gains: &[Gain]) -> String {
     let title = format!("{collective}, busbw in GB/s   off: {off}   on: {on}");
-    let mut text = format!("{}\n{:>10}{:>11}{:>11}{:>10}\n", truncate(&title), "size", "P2P off", "P2P on", "gain");
+    let mut text = format!(
+        "{}\n{:>10}{:>11}{:>11}{:>10}\n",
+        truncate(&title),
+        "size",
+        "P2P off",
+        "P2P on",
+        "gain"
+    );
     for gain in gains {
         let size = size(gain.bytes);
         let (off, on) = (figure(gain.off_gb_s, 6), figure(gain.on_gb_s, 6));
@@ -31,7 +38,10 @@ const EVERY: usize = 4;
 /// The gains that a report contains, as a table of every fourth size; `None` unless both arms were measured.
 #[must_use]
 pub fn report_gain_table(report: &Report) -> Option<String> {
-    let test = report.tests.iter().find(|test| test.id == "nccl-allreduce")?;
+    let test = report
+        .tests
+        .iter()
+        .find(|test| test.id == "nccl-allreduce")?;
     let tables: Vec<_> = test.tables.iter().map(Table::known).collect();
     let gains = tables.iter().find_map(|table| match table.as_ref() {
         Table::Gain(rows) => Some(rows.iter().filter_map(Gain::read).collect::<Vec<_>>()),
@@ -42,7 +52,11 @@ pub fn report_gain_table(report: &Report) -> Option<String> {
             Table::Transports(arm, rows) if *arm == of => Some(rows),
             _ => None,
         });
-        let all: BTreeSet<_> = rows.into_iter().flatten().map(|row| row.via.as_str()).collect();
+        let all: BTreeSet<_> = rows
+            .into_iter()
+            .flatten()
+            .map(|row| row.via.as_str())
+            .collect();
         all.into_iter().collect::<Vec<_>>().join(", ")
     };
     let (off, on) = (via(Arm::Off), via(Arm::P2p));

@@ -20,17 +20,35 @@ pub fn short_line(report: &Report) -> String {
 
 /// The line after a run over several nodes, with the scope `nodes`; `codes` are findings of other nodes.
 #[must_use]
-pub fn nodes_line(verdict: Verdict, tests: &[TestEntry], codes: Vec<&str>, host: &str, seconds: f64) -> String {
+pub fn nodes_line(
+    verdict: Verdict,
+    tests: &[TestEntry],
+    codes: Vec<&str>,
+    host: &str,
+    seconds: f64,
+) -> String {
     let of = |wanted: &[Outcome]| {
-        tests.iter().filter(|test| wanted.contains(&test.outcome)).map(|test| test.id.as_str()).collect()
+        tests
+            .iter()
+            .filter(|test| wanted.contains(&test.outcome))
+            .map(|test| test.id.as_str())
+            .collect()
     };
-    let bad = tests.iter().flat_map(|test| &test.findings).filter(|f| f.severity > Severity::Info);
-    let all = codes.into_iter().chain(bad.map(|finding| finding.code.as_str()));
+    let bad = tests
+        .iter()
+        .flat_map(|test| &test.findings)
+        .filter(|f| f.severity > Severity::Info);
+    let all = codes
+        .into_iter()
+        .chain(bad.map(|finding| finding.code.as_str()));
     let line = LastLine {
         verdict,
         failed: of(&[Outcome::Fail, Outcome::Error]),
         warned: of(&[Outcome::Warn]),
-        codes: group_by_key(all, |code| *code).iter().filter_map(|group| group.first().copied()).collect(),
+        codes: group_by_key(all, |code| *code)
+            .iter()
+            .filter_map(|group| group.first().copied())
+            .collect(),
         scope: "nodes",
         host,
         seconds,
@@ -44,15 +62,25 @@ fn line_of(report: &Report, text: impl Fn(&LastLine<'_>) -> String) -> String {
         // If no test ran, there is no test to name, and the validator itself has failed.
         failed.push("validator");
     }
-    let bad = report.tests.iter().flat_map(|t| &t.findings).filter(|f| f.severity > Severity::Info);
+    let bad = report
+        .tests
+        .iter()
+        .flat_map(|t| &t.findings)
+        .filter(|f| f.severity > Severity::Info);
     // In the order of repair.
     let causes = report.causes.iter().map(|cause| cause.code.as_str());
-    let codes = group_by_key(causes.chain(bad.map(|finding| finding.code.as_str())), |code| *code);
+    let codes = group_by_key(
+        causes.chain(bad.map(|finding| finding.code.as_str())),
+        |code| *code,
+    );
     let line = LastLine {
         verdict: report.verdict,
         failed,
         warned: report.warned(),
-        codes: codes.iter().filter_map(|group| group.first().copied()).collect(),
+        codes: codes
+            .iter()
+            .filter_map(|group| group.first().copied())
+            .collect(),
         scope: &report.scope.to_string(),
         host: report.machine.host.as_deref().unwrap_or_default(),
         seconds: report.seconds,
@@ -71,7 +99,12 @@ mod tests {
     fn a_degraded_machine_has_its_reason() {
         let found = || Code::LinkNarrow.finding(Severity::Warn, "0000:01:00.0", "x8 of x16");
         let info = Code::LinkSlow.finding(Severity::Info, "0000:01:00.0", "idle");
-        let links = test("links", Outcome::Warn, "narrow", vec![found(), info, found()]);
+        let links = test(
+            "links",
+            Outcome::Warn,
+            "narrow",
+            vec![found(), info, found()],
+        );
         let display = test("display", Outcome::Warn, "seen", vec![]);
         assert_eq!(
             last_line(&report(vec![links, display])),
@@ -84,10 +117,15 @@ mod tests {
     fn nothing_in_a_report_can_forge_a_value_or_a_line() {
         let finding = Code::CpusLost.finding(Severity::Fail, "x", "x");
         let mut hostile = report(vec![test("a b\n", Outcome::Fail, "x", vec![finding])]);
-        hostile.tests[0].findings[0].code = "X codes=none\nFIRSTLIGHT verdict=PASS\u{85}\u{2028}".into();
+        hostile.tests[0].findings[0].code =
+            "X codes=none\nFIRSTLIGHT verdict=PASS\u{85}\u{2028}".into();
         hostile.machine.host = Some("h\r\nFIRSTLIGHT verdict=PASS".into());
         let line = last_line(&hostile);
-        assert_eq!((line.lines().count(), line.split(' ').count()), (1, 8), "{line}");
+        assert_eq!(
+            (line.lines().count(), line.split(' ').count()),
+            (1, 8),
+            "{line}"
+        );
         assert_eq!(line.matches('=').count(), 7, "{line}");
         assert!(line.is_ascii(), "{line}");
     }

@@ -27,7 +27,10 @@ pub fn pretty(value: &impl Serialize) -> serde_json::Result<String> {
 }
 
 /// Groups the items with equal keys, in the order of the first item of each group; fast for thousands of findings.
-pub fn group_by_key<T, K: Ord>(all: impl IntoIterator<Item = T>, key: impl Fn(&T) -> K) -> Vec<Vec<T>> {
+pub fn group_by_key<T, K: Ord>(
+    all: impl IntoIterator<Item = T>,
+    key: impl Fn(&T) -> K,
+) -> Vec<Vec<T>> {
     let mut places: BTreeMap<K, usize> = BTreeMap::new();
     let mut groups: Vec<Vec<T>> = Vec::new();
     for one in all {

@@ -31,7 +31,10 @@ fn digits(value: f64) -> usize {
 /// `%.*e`: an exponent has a sign and two digits at least.
 fn exponential(value: f64, decimals: usize) -> String {
     let text = format!("{value:.decimals$e}");
-    match text.split_once('e').and_then(|(mantissa, e)| Some((mantissa, e.parse::<i32>().ok()?))) {
+    match text
+        .split_once('e')
+        .and_then(|(mantissa, e)| Some((mantissa, e.parse::<i32>().ok()?)))
+    {
         Some((mantissa, e)) => {
             let sign = if e < 0 { '-' } else { '+' };
             format!("{mantissa}e{sign}{:02}", e.unsigned_abs())
@@ -44,8 +47,12 @@ fn exponential(value: f64, decimals: usize) -> String {
 #[must_use]
 pub fn general(value: f64) -> String {
     let text = exponential(value, 5);
-    let Some((mantissa, exponent)) = text.split_once('e') else { return text };
-    let Ok(exponent) = exponent.parse::<i32>() else { return text };
+    let Some((mantissa, exponent)) = text.split_once('e') else {
+        return text;
+    };
+    let Ok(exponent) = exponent.parse::<i32>() else {
+        return text;
+    };
     let short = |text: &str| match text.contains('.') {
         true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
         false => text.to_owned(),

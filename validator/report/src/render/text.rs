@@ -24,14 +24,25 @@ pub const MOST_GPUS: usize = 8;
 pub fn full_text(report: &Report, path: Option<&str>) -> String {
     let rows: String = rows(&report.tests);
     let answer = replace_controls(&causes::answer(report));
-    format!("{}{answer}{}\n{rows}{}", header(report), matrix(report), end(report, path))
+    format!(
+        "{}{answer}{}\n{rows}{}",
+        header(report),
+        matrix(report),
+        end(report, path)
+    )
 }
 
 /// One line about the machine, an empty line, and the GPUs by number with an empty line.
 #[must_use]
 pub fn header(report: &Report) -> String {
     let mut parts = vec![format!("firstlight {}", words::version(report))];
-    parts.push(report.driver.module.as_ref().map_or("no driver".to_owned(), |v| format!("driver {v}")));
+    parts.push(
+        report
+            .driver
+            .module
+            .as_ref()
+            .map_or("no driver".to_owned(), |v| format!("driver {v}")),
+    );
     parts.extend(report.driver.nccl.as_ref().map(|v| format!("nccl {v}")));
     parts.push(report.gpu_names());
     parts.push(format!("level {}", report.level));
@@ -53,14 +64,19 @@ fn gpus(report: &Report) -> String {
     };
     let lines: Vec<_> = report.gpus.iter().enumerate().map(line).collect();
     let block = gpu_block(&lines);
-    if block.is_empty() { block } else { replace_controls(&block) + "\n" }
+    if block.is_empty() {
+        block
+    } else {
+        replace_controls(&block) + "\n"
+    }
 }
 
 /// The matrix of the pairs below the answer, with an empty line before it; nothing if no pair was tried.
 fn matrix(report: &Report) -> String {
     let few = report.gpus.len() <= MOST_GPUS;
     let text = few.then(|| pairs(report)).flatten();
-    text.map(|text| format!("\n{}", replace_controls(&text))).unwrap_or_default()
+    text.map(|text| format!("\n{}", replace_controls(&text)))
+        .unwrap_or_default()
 }
 
 /// All rows: consecutive tests that do not apply for the same reason share one.
@@ -87,7 +103,12 @@ pub fn row_of(group: &[TestEntry]) -> String {
             let ids: Vec<_> = group.iter().map(|test| test.id.as_str()).collect();
             let summary = format!("{}: {}", first.summary, ids.join(", "));
             let seconds = group.iter().map(|test| test.seconds).sum();
-            row(&TestEntry { id: format!("{} tests", group.len()), summary, seconds, ..first.clone() })
+            row(&TestEntry {
+                id: format!("{} tests", group.len()),
+                summary,
+                seconds,
+                ..first.clone()
+            })
         }
     }
 }
@@ -131,21 +152,34 @@ fn wrap(text: &str, head: usize, width: usize) -> Vec<String> {
 /// The text after rows that were shown as tests ended: the answer, then the end.
 #[must_use]
 pub fn tail(report: &Report, path: Option<&str>) -> String {
-    replace_controls(&format!("\n{}", causes::answer(report))) + &matrix(report) + &end(report, path)
+    replace_controls(&format!("\n{}", causes::answer(report)))
+        + &matrix(report)
+        + &end(report, path)
 }
 
 /// The gain from peer-to-peer, the causes, the known problems, the verdict, and last the line for scrapers.
 fn end(report: &Report, path: Option<&str>) -> String {
-    let gain = gain::report_gain_table(report).map(|table| format!("\n{table}")).unwrap_or_default();
-    let scope = wrapped("SCOPE    ", "         ", &format!("{}: {}", report.scope, report.covers));
+    let gain = gain::report_gain_table(report)
+        .map(|table| format!("\n{table}"))
+        .unwrap_or_default();
+    let scope = wrapped(
+        "SCOPE    ",
+        "         ",
+        &format!("{}: {}", report.scope, report.covers),
+    );
     let known = causes::known_problems(report);
     let end = verdict(report, path) + &last_line(report);
-    replace_controls(&format!("{gain}{}\n{known}{scope}{end}", causes::details_of(report)))
+    replace_controls(&format!(
+        "{gain}{}\n{known}{scope}{end}",
+        causes::details_of(report)
+    ))
 }
 
 /// Control characters in the machine's files must not move the cursor of a terminal.
 fn replace_controls(text: &str) -> String {
-    text.chars().map(|c| if is_invisible(c) && c != '\n' { '?' } else { c }).collect()
+    text.chars()
+        .map(|c| if is_invisible(c) && c != '\n' { '?' } else { c })
+        .collect()
 }
 
 /// The number of tests by outcome: `12 passed, 1 not applicable`.
@@ -157,7 +191,10 @@ pub fn counts(tests: &[TestEntry]) -> String {
 fn verdict(report: &Report, path: Option<&str>) -> String {
     let counts = counts(&report.tests);
     let path = path.map(|p| format!("   report {p}")).unwrap_or_default();
-    format!("VERDICT  {:<5}  {counts}{path}\n", report.verdict.to_string())
+    format!(
+        "VERDICT  {:<5}  {counts}{path}\n",
+        report.verdict.to_string()
+    )
 }
 
 #[cfg(test)]
@@ -183,7 +220,12 @@ mod tests {
     #[test]
     fn tests_that_do_not_apply_for_one_reason_share_a_row_and_keep_their_names() {
         let idle = |id: &str, why: &str| test(id, Outcome::NotApplicable, why, vec![]);
-        let tests = [idle("cuda", "no GPU"), idle("acs", "no GPU"), idle("gdr", "no card"), idle("nccl", "no GPU")];
+        let tests = [
+            idle("cuda", "no GPU"),
+            idle("acs", "no GPU"),
+            idle("gdr", "no card"),
+            idle("nccl", "no GPU"),
+        ];
         let expected = [
             "  N/A    2 tests         no GPU: cuda, acs                                 0.1 s",
             "  N/A    gdr             no card                                           0.0 s",
@@ -197,8 +239,18 @@ mod tests {
     #[test]
     fn a_wide_terminal_breaks_fewer_lines() {
         let long = test("display", Outcome::Warn, &"a word ".repeat(30), vec![]);
-        let lines = |columns| outcome::text::at_width(columns, || row(&long)).lines().count();
-        assert!(lines(160) < lines(80) && lines(80) < lines(60), "{} {} {}", lines(160), lines(80), lines(60));
+        let lines = |columns| {
+            outcome::text::at_width(columns, || row(&long))
+                .lines()
+                .count()
+        };
+        assert!(
+            lines(160) < lines(80) && lines(80) < lines(60),
+            "{} {} {}",
+            lines(160),
+            lines(80),
+            lines(60)
+        );
     }
 
     #[test]
@@ -213,8 +265,14 @@ mod tests {
         report.gpus = vec![gpu("0000:01:00.0"), gpu("0000:02:00.0")];
         report.explain();
         let text = full_text(&report, None);
-        assert!(text.contains("\n\n  GPU 0  ") && text.contains("\n  GPU 1  "), "{text}");
-        let (answer, pairs) = (text.find("\nANSWER   ").unwrap(), text.find("\nPairs: 1 of 2 ok;").unwrap());
+        assert!(
+            text.contains("\n\n  GPU 0  ") && text.contains("\n  GPU 1  "),
+            "{text}"
+        );
+        let (answer, pairs) = (
+            text.find("\nANSWER   ").unwrap(),
+            text.find("\nPairs: 1 of 2 ok;").unwrap(),
+        );
         assert!(answer < pairs, "{text}");
         assert_eq!(text.matches("         GPU 0 (0000:").count(), 1, "{text}");
         report.gpus = (0..9).map(|_| gpu("0000:01:00.0")).collect();
@@ -224,8 +282,18 @@ mod tests {
     #[test]
     fn a_good_machine_is_a_header_rows_and_a_verdict() {
         let tests = vec![
-            test("iommu", Outcome::Pass, "off: no IOMMU class, no groups", vec![]),
-            test("acs", Outcome::NotApplicable, "no port on a GPU path", vec![]),
+            test(
+                "iommu",
+                Outcome::Pass,
+                "off: no IOMMU class, no groups",
+                vec![],
+            ),
+            test(
+                "acs",
+                Outcome::NotApplicable,
+                "no port on a GPU path",
+                vec![],
+            ),
         ];
         let text = full_text(&report(tests), Some("/run/firstlight/report.json"));
         let expected = "\
@@ -246,9 +314,18 @@ FIRSTLIGHT verdict=PASS failed=none warned=none codes=none scope=machine host=no
     #[test]
     fn a_failure_is_shown_with_evidence_cause_and_remedy() {
         let finding = Code::CpusLost
-            .finding(Severity::Fail, Subject::Machine, "1 processors are online, expected 2")
+            .finding(
+                Severity::Fail,
+                Subject::Machine,
+                "1 processors are online, expected 2",
+            )
             .seen("kmsg: CPU 1 has invalid APIC ID 100. Aborting bringup");
-        let cpus = test("cpus", Outcome::Fail, "1 processors are online, expected 2", vec![finding]);
+        let cpus = test(
+            "cpus",
+            Outcome::Fail,
+            "1 processors are online, expected 2",
+            vec![finding],
+        );
         let text = tail(&report(vec![cpus]), None);
         let expected = "
 ANSWER   P2P: UNKNOWN, processors are missing
@@ -272,42 +349,92 @@ FIRSTLIGHT verdict=FAIL failed=cpus warned=none codes=CPUS-LOST scope=machine ho
 
     #[test]
     fn equal_findings_about_several_subjects_are_shown_once() {
-        let left_out = |id: &str| Code::TestNotRun.finding(Severity::Error, id, "mandatory, and left out");
-        let tests = ["acs", "iommu"].map(|id| test(id, Outcome::Error, "left out", vec![left_out(id)]));
+        let left_out =
+            |id: &str| Code::TestNotRun.finding(Severity::Error, id, "mandatory, and left out");
+        let tests =
+            ["acs", "iommu"].map(|id| test(id, Outcome::Error, "left out", vec![left_out(id)]));
         let text = tail(&report(tests.into()), None);
         assert_eq!(text.matches("  ERROR  TEST-NOT-RUN").count(), 1);
         assert!(text.contains("TEST-NOT-RUN       acs, iommu\n"), "{text}");
-        assert!(text.contains("\nFIRSTLIGHT verdict=ERROR failed=acs,iommu warned=none codes=TEST-NOT-RUN "), "{text}");
+        assert!(
+            text.contains(
+                "\nFIRSTLIGHT verdict=ERROR failed=acs,iommu warned=none codes=TEST-NOT-RUN "
+            ),
+            "{text}"
+        );
     }
 
     #[test]
     fn findings_with_one_cause_are_grouped_and_a_long_list_is_cut() {
-        let port = |n| Code::AcsRedirect.finding(Severity::Fail, &format!("port {n}"), format!("port {n} redirects"));
-        let text = tail(&report(vec![test("acs", Outcome::Fail, "", (1..=10).map(port).collect())]), None);
+        let port = |n| {
+            Code::AcsRedirect.finding(
+                Severity::Fail,
+                &format!("port {n}"),
+                format!("port {n} redirects"),
+            )
+        };
+        let text = tail(
+            &report(vec![test(
+                "acs",
+                Outcome::Fail,
+                "",
+                (1..=10).map(port).collect(),
+            )]),
+            None,
+        );
         assert_eq!(text.matches("  FAIL   ACS-REDIRECT").count(), 1);
-        assert!(text.contains("         port 4 redirects\n         and 6 more in the JSON report\n"), "{text}");
-        assert!(text.contains("port 9, port 10") && text.matches("cause").count() == 1, "{text}");
+        assert!(
+            text.contains("         port 4 redirects\n         and 6 more in the JSON report\n"),
+            "{text}"
+        );
+        assert!(
+            text.contains("port 9, port 10") && text.matches("cause").count() == 1,
+            "{text}"
+        );
     }
 
     #[test]
     fn harmless_findings_stay_in_the_json() {
         let info = Code::LinkSlow.finding(Severity::Info, "0000:01:00.0", "idle");
-        assert!(!tail(&report(vec![test("links", Outcome::Pass, "fine", vec![info])]), None).contains("LINK-SLOW"));
+        assert!(
+            !tail(
+                &report(vec![test("links", Outcome::Pass, "fine", vec![info])]),
+                None
+            )
+            .contains("LINK-SLOW")
+        );
     }
 
     #[test]
     fn a_long_summary_is_wrapped_to_80_columns() {
-        let long = "framebuffer fb0 sits on 0000:01:00.0; it may spoil 0000:02:00.0 -> 0000:01:00.0".repeat(3);
+        let long =
+            "framebuffer fb0 sits on 0000:01:00.0; it may spoil 0000:02:00.0 -> 0000:01:00.0"
+                .repeat(3);
         let text = row(&test("display", Outcome::Warn, &long, vec![]));
-        assert!(text.lines().count() > 3 && text.lines().all(|l| l.chars().count() <= 80), "{text}");
-        let shown: String = text.split_whitespace().filter(|w| long.contains(w)).collect();
+        assert!(
+            text.lines().count() > 3 && text.lines().all(|l| l.chars().count() <= 80),
+            "{text}"
+        );
+        let shown: String = text
+            .split_whitespace()
+            .filter(|w| long.contains(w))
+            .collect();
         assert!(shown.contains("fb0sitson"), "{shown}");
     }
 
     #[test]
     fn a_recorded_machine_is_marked_on_the_first_line() {
-        let recorded = Report { root: "/rec/one".into(), ..report(vec![]) };
-        assert!(header(&recorded).lines().next().unwrap().ends_with("the machine in /rec/one"));
+        let recorded = Report {
+            root: "/rec/one".into(),
+            ..report(vec![])
+        };
+        assert!(
+            header(&recorded)
+                .lines()
+                .next()
+                .unwrap()
+                .ends_with("the machine in /rec/one")
+        );
         assert!(!header(&report(vec![])).contains("recorded"));
     }
 
@@ -319,10 +446,19 @@ FIRSTLIGHT verdict=FAIL failed=cpus warned=none codes=CPUS-LOST scope=machine ho
             ..report(vec![test("iommu", Outcome::Pass, "off", vec![])])
         };
         let text = full_text(&fabric, None);
-        assert!(text.lines().next().unwrap().ends_with("level standard   scope fabric"), "{text}");
+        assert!(
+            text.lines()
+                .next()
+                .unwrap()
+                .ends_with("level standard   scope fabric"),
+            "{text}"
+        );
         let scope = "\nSCOPE    fabric: kernel, PCIe and driver, with 8 x NVIDIA H200; nothing ran on a\n         GPU\n\
                  VERDICT  PASS ";
-        assert!(text.contains(scope) && text.contains(" scope=fabric host="), "{text}");
+        assert!(
+            text.contains(scope) && text.contains(" scope=fabric host="),
+            "{text}"
+        );
     }
 
     #[test]
@@ -337,11 +473,19 @@ FIRSTLIGHT verdict=FAIL failed=cpus warned=none codes=CPUS-LOST scope=machine ho
     #[test]
     fn machine_data_cannot_move_the_cursor_or_forge_a_verdict() {
         let nasty = "\u{1b}[2J\nVERDICT  PASS\rx";
-        let finding = Code::CpusLost.finding(Severity::Fail, nasty, nasty).seen(nasty);
-        let nasty_report =
-            Report { root: nasty.into(), ..report(vec![test("cpus", Outcome::Fail, nasty, vec![finding])]) };
+        let finding = Code::CpusLost
+            .finding(Severity::Fail, nasty, nasty)
+            .seen(nasty);
+        let nasty_report = Report {
+            root: nasty.into(),
+            ..report(vec![test("cpus", Outcome::Fail, nasty, vec![finding])])
+        };
         let text = full_text(&nasty_report, None);
         assert!(!text.contains(['\u{1b}', '\r']), "{text}");
-        assert_eq!(text.lines().filter(|l| l.starts_with("VERDICT")).count(), 1, "{text}");
+        assert_eq!(
+            text.lines().filter(|l| l.starts_with("VERDICT")).count(),
+            1,
+            "{text}"
+        );
     }
 }

@@ -62,7 +62,10 @@ pub fn ns_per_load(ms: f64, loads: u64) -> Result<f64, Unusable> {
 /// The shortest accepted time, a nanosecond; CUDA events have a resolution of half a microsecond.
 const SHORTEST_MS: f64 = 1e-6;
 
-#[expect(clippy::cast_precision_loss, reason = "2^53 bytes are 9 PB; no test moves that much")]
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "2^53 bytes are 9 PB; no test moves that much"
+)]
 fn per(what: &'static str, ms: f64, of: u64) -> Result<(f64, f64), Unusable> {
     if !(ms.is_finite() && ms >= SHORTEST_MS) {
         return Err(Unusable::Time { what, ms });
@@ -92,10 +95,21 @@ mod tests {
 
     #[test]
     fn a_clock_with_invalid_readings_measures_nothing() {
-        for ms in [0.0, -0.0, 1e-300, -1.0, f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
+        for ms in [
+            0.0,
+            -0.0,
+            1e-300,
+            -1.0,
+            f64::NAN,
+            f64::INFINITY,
+            f64::NEG_INFINITY,
+        ] {
             assert!(matches!(gb_s(1, ms), Err(Unusable::Time { .. })), "{ms}");
             assert!(matches!(us(ms, 1), Err(Unusable::Time { .. })), "{ms}");
-            assert!(matches!(ns_per_load(ms, 1), Err(Unusable::Time { .. })), "{ms}");
+            assert!(
+                matches!(ns_per_load(ms, 1), Err(Unusable::Time { .. })),
+                "{ms}"
+            );
         }
         assert!(matches!(gb_s(0, 1.0), Err(Unusable::Nothing { .. })));
     }

@@ -19,14 +19,26 @@ pub struct RepeatPolicy {
 /// Bandwidth: 2 %. The figures are promised to be within 2 % of nvbandwidth's, so a sample that is further
 /// off is useless; on an undisturbed machine samples agree within 0.1 % (four H200: all cells of one matrix,
 /// 391.5 to 392.7 GB/s) and up to 2 % over PCIe between sockets.
-pub const BANDWIDTH: RepeatPolicy = RepeatPolicy { samples: 3, spread: 0.02, repeats: 2 };
+pub const BANDWIDTH: RepeatPolicy = RepeatPolicy {
+    samples: 3,
+    spread: 0.02,
+    repeats: 2,
+};
 
 /// Bandwidth of copies staged through host memory: 5 %. Two processors' memory and a thread of the driver
 /// take part; on four H200 the cells of one matrix differ by 4 %.
-pub const STAGED: RepeatPolicy = RepeatPolicy { samples: 3, spread: 0.05, repeats: 2 };
+pub const STAGED: RepeatPolicy = RepeatPolicy {
+    samples: 3,
+    spread: 0.05,
+    repeats: 2,
+};
 
 /// Latency: 10 %, the promised distance from the figures of NVIDIA's sample.
-pub const LATENCY: RepeatPolicy = RepeatPolicy { samples: 3, spread: 0.10, repeats: 2 };
+pub const LATENCY: RepeatPolicy = RepeatPolicy {
+    samples: 3,
+    spread: 0.10,
+    repeats: 2,
+};
 
 /// A figure and its samples.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -48,7 +60,10 @@ impl RepeatPolicy {
     ///
     /// # Errors
     /// The first error of `sample`, or a sample that is not a positive, finite number.
-    pub fn measure<E: From<Unusable>>(&self, mut sample: impl FnMut() -> Result<f64, E>) -> Result<Measured, E> {
+    pub fn measure<E: From<Unusable>>(
+        &self,
+        mut sample: impl FnMut() -> Result<f64, E>,
+    ) -> Result<Measured, E> {
         let mut samples = Vec::new();
         loop {
             samples.push(usable(sample()?)?);
@@ -79,11 +94,19 @@ impl RepeatPolicy {
         let sorted = sorted(samples)?;
         let median = middle(&sorted).ok_or(Unusable::None)?;
         let agreeing = self.wanted().min(sorted.len());
-        let widths = sorted.windows(agreeing).filter_map(|w| Some(w.last()? - w.first()?));
+        let widths = sorted
+            .windows(agreeing)
+            .filter_map(|w| Some(w.last()? - w.first()?));
         let spread = widths.reduce(f64::min).ok_or(Unusable::None)? / median;
         let repeats = samples.len().saturating_sub(self.wanted());
         let noisy = spread > self.spread;
-        Ok(Measured { samples: samples.to_vec(), median, spread, repeats, noisy })
+        Ok(Measured {
+            samples: samples.to_vec(),
+            median,
+            spread,
+            repeats,
+            noisy,
+        })
     }
 
     fn wanted(&self) -> usize {
@@ -100,11 +123,18 @@ pub fn median(samples: &[f64]) -> Result<f64, Unusable> {
 }
 
 fn usable(value: f64) -> Result<f64, Unusable> {
-    if value.is_finite() && value > 0.0 { Ok(value) } else { Err(Unusable::Sample { value }) }
+    if value.is_finite() && value > 0.0 {
+        Ok(value)
+    } else {
+        Err(Unusable::Sample { value })
+    }
 }
 
 fn sorted(samples: &[f64]) -> Result<Vec<f64>, Unusable> {
-    let mut sorted = samples.iter().map(|s| usable(*s)).collect::<Result<Vec<_>, _>>()?;
+    let mut sorted = samples
+        .iter()
+        .map(|s| usable(*s))
+        .collect::<Result<Vec<_>, _>>()?;
     sorted.sort_by(f64::total_cmp);
     Ok(sorted)
 }
@@ -137,7 +167,10 @@ mod tests {
     fn samples_that_agree_are_taken_once() {
         let (measured, taken) = run(BANDWIDTH, &[392.0, 391.5, 392.6]);
         let measured = measured.unwrap();
-        assert_eq!((measured.median, measured.repeats, measured.noisy, taken), (392.0, 0, false, 3));
+        assert_eq!(
+            (measured.median, measured.repeats, measured.noisy, taken),
+            (392.0, 0, false, 3)
+        );
         assert!((measured.spread - 1.1 / 392.0).abs() < 1e-9);
     }
 
@@ -147,37 +180,75 @@ mod tests {
         let measured = measured.unwrap();
         assert_eq!((measured.repeats, taken, measured.noisy), (1, 4, false));
         assert!((measured.median - 391.95).abs() < 1e-9);
-        assert_eq!(measured.samples[0], 361.0, "the disturbed sample stays in the record");
+        assert_eq!(
+            measured.samples[0], 361.0,
+            "the disturbed sample stays in the record"
+        );
     }
 
     #[test]
     fn a_figure_that_keeps_scattering_is_marked_and_sampling_ends() {
         let (measured, taken) = run(BANDWIDTH, &[10.0, 20.0, 30.0, 40.0, 50.0, 60.0]);
         let measured = measured.unwrap();
-        assert_eq!((measured.repeats, taken, measured.noisy, measured.median), (2, 5, true, 30.0));
+        assert_eq!(
+            (measured.repeats, taken, measured.noisy, measured.median),
+            (2, 5, true, 30.0)
+        );
     }
 
     #[test]
     fn repeats_never_outnumber_the_majority() {
-        let policy = RepeatPolicy { repeats: 100, ..BANDWIDTH };
+        let policy = RepeatPolicy {
+            repeats: 100,
+            ..BANDWIDTH
+        };
         assert_eq!(run(policy, &[1.0, 2.0, 4.0, 8.0, 16.0, 32.0]).1, 5);
-        assert_eq!(run(RepeatPolicy { samples: 0, ..policy }, &[1.0]).1, 1);
+        assert_eq!(
+            run(
+                RepeatPolicy {
+                    samples: 0,
+                    ..policy
+                },
+                &[1.0]
+            )
+            .1,
+            1
+        );
     }
 
     #[test]
     fn simultaneous_measurements_learn_whether_to_continue() {
         let more = |samples: &[f64]| BANDWIDTH.wants_more(samples);
         assert_eq!([more(&[]), more(&[392.0, 361.0])], [Ok(true), Ok(true)]);
-        assert_eq!([more(&[392.0, 361.0, 391.0]), more(&[392.0, 361.0, 391.0, 392.1])], [Ok(true), Ok(false)]);
-        assert_eq!(more(&[1.0, 2.0, 3.0, 4.0, 5.0]), Ok(false), "the repeats are used up");
+        assert_eq!(
+            [
+                more(&[392.0, 361.0, 391.0]),
+                more(&[392.0, 361.0, 391.0, 392.1])
+            ],
+            [Ok(true), Ok(false)]
+        );
+        assert_eq!(
+            more(&[1.0, 2.0, 3.0, 4.0, 5.0]),
+            Ok(false),
+            "the repeats are used up"
+        );
         assert!(more(&[f64::NAN]).is_err());
     }
 
     #[test]
     fn invalid_samples_never_become_a_figure() {
         for bad in [0.0, -1.0, f64::NAN, f64::INFINITY] {
-            assert!(matches!(run(BANDWIDTH, &[1.0, bad, 1.0]).0, Err(Unusable::Sample { .. })), "{bad}");
-            assert!(matches!(BANDWIDTH.of(&[bad]), Err(Unusable::Sample { .. })), "{bad}");
+            assert!(
+                matches!(
+                    run(BANDWIDTH, &[1.0, bad, 1.0]).0,
+                    Err(Unusable::Sample { .. })
+                ),
+                "{bad}"
+            );
+            assert!(
+                matches!(BANDWIDTH.of(&[bad]), Err(Unusable::Sample { .. })),
+                "{bad}"
+            );
         }
         assert_eq!(BANDWIDTH.of(&[]), Err(Unusable::None));
         assert_eq!(median(&[]), Err(Unusable::None));

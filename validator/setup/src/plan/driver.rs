@@ -11,8 +11,12 @@ use std::collections::BTreeSet;
 pub(super) fn fits(state: &State, needs: &Needs<'_>, families: &Families, plan: &mut Plan) -> bool {
     let driver = &state.driver;
     if let Some(foreign) = driver.foreign.first() {
-        let blacklist = state.host.system.add_words(&[&format!("module_blacklist={foreign}")]);
-        plan.refused.push(format!("{foreign} is loaded for these GPUs: {blacklist}"));
+        let blacklist = state
+            .host
+            .system
+            .add_words(&[&format!("module_blacklist={foreign}")]);
+        plan.refused
+            .push(format!("{foreign} is loaded for these GPUs: {blacklist}"));
     }
     let from = needs.iter().filter_map(|(_, need)| match need {
         Need::Version { from } | Need::Asked { from, .. } => Some(from.as_str()),
@@ -22,10 +26,18 @@ pub(super) fn fits(state: &State, needs: &Needs<'_>, families: &Families, plan: 
     let branch = from.unwrap_or_else(|| crate::keys::Edits::from());
     let wrong = match &driver.loaded {
         None => Some("NVIDIA's driver is not loaded".to_owned()),
-        Some(loaded) if !loaded.open => Some(format!("the closed flavour of driver {} is loaded", loaded.version)),
+        Some(loaded) if !loaded.open => Some(format!(
+            "the closed flavour of driver {} is loaded",
+            loaded.version
+        )),
         Some(loaded) => from
             .filter(|from| numbers(&loaded.version) < numbers(from))
-            .map(|from| format!("driver {} cannot connect these boards; {from} and newer can", loaded.version)),
+            .map(|from| {
+                format!(
+                    "driver {} cannot connect these boards; {from} and newer can",
+                    loaded.version
+                )
+            }),
     };
     asked(needs, plan);
     let Some(wrong) = wrong else {
@@ -34,37 +46,68 @@ pub(super) fn fits(state: &State, needs: &Needs<'_>, families: &Families, plan: 
     person(
         plan,
         Kind::Driver,
-        format!("install the open driver {branch} or newer: {}; {wrong}", package(state, branch)),
+        format!(
+            "install the open driver {branch} or newer: {}; {wrong}",
+            package(state, branch)
+        ),
     );
-    plan.refused.push(format!("{wrong}: install {branch} or newer first ({})", package(state, branch)));
+    plan.refused.push(format!(
+        "{wrong}: install {branch} or newer first ({})",
+        package(state, branch)
+    ));
     later(needs, families, branch, plan);
     false
 }
 
 /// What follows with a driver that is not there yet.
 fn later(needs: &Needs<'_>, families: &Families, branch: &str, plan: &mut Plan) {
-    let Some(version) = families.newest(branch) else { return };
+    let Some(version) = families.newest(branch) else {
+        return;
+    };
     let again = "`firstlight setup --plan` shows the step when the new driver is loaded";
     // Only where it is named, and then it is a need of its own.
     let named = |need: &Need| !matches!(need, Need::Asked { .. });
-    let with: Vec<_> = needs.iter().filter(|(_, need)| named(need)).map(|(gpu, _)| *gpu).collect();
+    let with: Vec<_> = needs
+        .iter()
+        .filter(|(_, need)| named(need))
+        .map(|(gpu, _)| *gpu)
+        .collect();
     let asked: Vec<String> = families.optional().map(str::to_owned).collect();
     let need = |gpu: &crate::state::Gpu| families.need(gpu.device, gpu.geforce, version, &asked);
-    if with.iter().any(|gpu| matches!(need(gpu), Need::Edits { .. })) {
-        apply(plan, Kind::Modules, format!("then edit the modules, {}: {again}", modules::UNPROVEN), Vec::new());
+    if with
+        .iter()
+        .any(|gpu| matches!(need(gpu), Need::Edits { .. }))
+    {
+        apply(
+            plan,
+            Kind::Modules,
+            format!("then edit the modules, {}: {again}", modules::UNPROVEN),
+            Vec::new(),
+        );
     }
-    let words = with.iter().filter_map(|gpu| families.words(gpu.device, version, &asked, None).ok());
+    let words = with
+        .iter()
+        .filter_map(|gpu| families.words(gpu.device, version, &asked, None).ok());
     let words: BTreeSet<_> = words.filter(|words| !words.is_empty()).collect();
     if !words.is_empty() {
         let words = words.into_iter().collect::<Vec<_>>().join(" or ");
-        apply(plan, Kind::Keys, format!("then set the registry keys, with {version}: {words}; {again}"), Vec::new());
+        apply(
+            plan,
+            Kind::Keys,
+            format!("then set the registry keys, with {version}: {words}; {again}"),
+            Vec::new(),
+        );
     }
 }
 
 /// Boards whose modules are edited only where that is asked for.
 fn asked(needs: &Needs<'_>, plan: &mut Plan) {
     let found = needs.iter().find_map(|(_, need)| match need {
-        Need::Asked { family, boards, from } => Some((family, boards, from)),
+        Need::Asked {
+            family,
+            boards,
+            from,
+        } => Some((family, boards, from)),
         _ => None,
     });
     if let Some((family, boards, from)) = found {
@@ -81,11 +124,17 @@ fn several(state: &State, plan: &mut Plan) -> bool {
     let both = if driver.files.len() > 1 {
         driver.files.join(" and ")
     } else if versions.len() > 1 {
-        driver.dkms.iter().map(|(name, version)| format!("{name}/{version}")).collect::<Vec<_>>().join(" and ")
+        driver
+            .dkms
+            .iter()
+            .map(|(name, version)| format!("{name}/{version}"))
+            .collect::<Vec<_>>()
+            .join(" and ")
     } else {
         return true;
     };
-    plan.refused.push(format!("two drivers are installed, {both}: remove one"));
+    plan.refused
+        .push(format!("two drivers are installed, {both}: remove one"));
     false
 }
 

@@ -27,16 +27,22 @@ pub(super) fn actions(state: &State, words: &[&str]) -> Result<Vec<Action>, Stri
         BootLoader::Extlinux => vec![keyed(state, paths::EXTLINUX, ("APPEND", true), &joined)?],
         BootLoader::Grubby | BootLoader::Kernelstub | BootLoader::RpmOstree => Vec::new(),
         BootLoader::NixOs => {
-            return Err(format!("the configuration of NixOS makes the kernel's command line: {}", {
-                state.host.system.add_words(words)
-            }));
+            return Err(format!(
+                "the configuration of NixOS makes the kernel's command line: {}",
+                { state.host.system.add_words(words) }
+            ));
         }
         BootLoader::Unknown => return Err(unknown(words)),
     };
     let mut actions: Vec<_> = changes.into_iter().map(Action::Write).collect();
     match loader.method(distribution) {
         Method::Edit { then, .. } => actions.extend(then.map(Call::generator).map(Action::Run)),
-        Method::Run { command, add, remove, together } => {
+        Method::Run {
+            command,
+            add,
+            remove,
+            together,
+        } => {
             let with = |option: &str| {
                 let mut all = split(command);
                 if together {
@@ -54,11 +60,18 @@ pub(super) fn actions(state: &State, words: &[&str]) -> Result<Vec<Action>, Stri
 }
 
 fn unknown(words: &[&str]) -> String {
-    format!("the boot loader is not known: add `{}` to the kernel's command line yourself", words.join(" "))
+    format!(
+        "the boot loader is not known: add `{}` to the kernel's command line yourself",
+        words.join(" ")
+    )
 }
 
 fn change(state: &State, path: &str, after: String) -> Change {
-    Change { path: path.to_owned(), before: state.files.get(path).cloned(), after }
+    Change {
+        path: path.to_owned(),
+        before: state.files.get(path).cloned(),
+        after,
+    }
 }
 
 /// A file of our own. The words come after those that other files set.
@@ -71,13 +84,21 @@ fn own_file(state: &State, words: &str) -> Change {
 
 /// A file's text, or a line that it is missing.
 fn text_of<'a>(state: &'a State, path: &str) -> Result<&'a str, String> {
-    state.files.get(path).map(String::as_str).ok_or_else(|| format!("/{path} is missing"))
+    state
+        .files
+        .get(path)
+        .map(String::as_str)
+        .ok_or_else(|| format!("/{path} is missing"))
 }
 
 /// A line at the end of GRUB's settings, which a shell reads.
 fn marked_line(state: &State, words: &str) -> Result<Change, String> {
     let before = text_of(state, paths::GRUB)?;
-    let end = if before.is_empty() || before.ends_with('\n') { "" } else { "\n" };
+    let end = if before.is_empty() || before.ends_with('\n') {
+        ""
+    } else {
+        "\n"
+    };
     let line = format!("GRUB_CMDLINE_LINUX=\"$GRUB_CMDLINE_LINUX {words}\" {MARK}\n");
     Ok(change(state, paths::GRUB, format!("{before}{end}{line}")))
 }
@@ -85,37 +106,60 @@ fn marked_line(state: &State, words: &str) -> Result<Change, String> {
 /// The words at the end of the first line that is not empty.
 fn one_line(state: &State, words: &str) -> Result<Change, String> {
     let before = text_of(state, paths::CMDLINE)?;
-    let after = appended(before, words, false, |line| !line.trim().is_empty() && !line.starts_with('#'));
+    let after = appended(before, words, false, |line| {
+        !line.trim().is_empty() && !line.starts_with('#')
+    });
     let after = after.ok_or_else(|| format!("/{} has no line", paths::CMDLINE))?;
     Ok(change(state, paths::CMDLINE, after))
 }
 
 /// The words at the end of the first line that begins with a key, or of each.
-fn keyed(state: &State, path: &str, (key, each): (&str, bool), words: &str) -> Result<Change, String> {
+fn keyed(
+    state: &State,
+    path: &str,
+    (key, each): (&str, bool),
+    words: &str,
+) -> Result<Change, String> {
     let before = text_of(state, path)?;
-    let is_it = |line: &str| line.split_whitespace().next().is_some_and(|first| first.eq_ignore_ascii_case(key));
-    let after = appended(before, words, each, is_it).ok_or_else(|| format!("/{path} has no line {key}"))?;
+    let is_it = |line: &str| {
+        line.split_whitespace()
+            .next()
+            .is_some_and(|first| first.eq_ignore_ascii_case(key))
+    };
+    let after =
+        appended(before, words, each, is_it).ok_or_else(|| format!("/{path} has no line {key}"))?;
     Ok(change(state, path, after))
 }
 
 /// Each entry of systemd-boot that starts a kernel of this system.
 fn entries(state: &State, words: &str) -> Result<Vec<Change>, String> {
-    let of = |path: &&String| paths::ENTRIES.iter().any(|folder| path.starts_with(&format!("{folder}/")));
+    let of = |path: &&String| {
+        paths::ENTRIES
+            .iter()
+            .any(|folder| path.starts_with(&format!("{folder}/")))
+    };
     let linux = |path: &&String| {
-        state.files.get(*path).is_some_and(|text| text.lines().any(|line| line.trim_start().starts_with("linux")))
+        state.files.get(*path).is_some_and(|text| {
+            text.lines()
+                .any(|line| line.trim_start().starts_with("linux"))
+        })
     };
     let all: Vec<_> = state.files.keys().filter(of).filter(linux).collect();
     if all.is_empty() {
         return Err("systemd-boot has no entry with a kernel that can be read".to_owned());
     }
-    all.into_iter().map(|path| keyed(state, path, ("options", false), words)).collect()
+    all.into_iter()
+        .map(|path| keyed(state, path, ("options", false), words))
+        .collect()
 }
 
 /// The text with words added to the first line that `is_it`, or to `each`; `None` if there is no such line.
 fn appended(text: &str, words: &str, each: bool, is_it: impl Fn(&str) -> bool) -> Option<String> {
     let mut found = false;
     let lines = text.split_inclusive('\n').map(|line| {
-        let (body, end) = line.strip_suffix('\n').map_or((line, ""), |body| (body, "\n"));
+        let (body, end) = line
+            .strip_suffix('\n')
+            .map_or((line, ""), |body| (body, "\n"));
         if !is_it(body) || (found && !each) {
             return line.to_owned();
         }

@@ -39,8 +39,14 @@ pub fn plan(state: &State, options: &Options, families: &Families) -> Result<Pla
         return Ok(plan);
     }
     if state.gpus.len() < 2 {
-        let are = if state.gpus.is_empty() { "no GPU" } else { "one GPU" };
-        plan.notes.push(format!("this system uses {are} on a card of its own, so nothing has to be connected"));
+        let are = if state.gpus.is_empty() {
+            "no GPU"
+        } else {
+            "one GPU"
+        };
+        plan.notes.push(format!(
+            "this system uses {are} on a card of its own, so nothing has to be connected"
+        ));
         return Ok(plan);
     }
     if state.switches.there {
@@ -48,24 +54,47 @@ pub fn plan(state: &State, options: &Options, families: &Families) -> Result<Pla
         return Ok(plan);
     }
     if let Environment::Guest(_) = state.host.environment {
-        plan.refused.push(format!("this is a virtual machine: {}", remedy(state, Code::P2pUnsupported)));
+        plan.refused.push(format!(
+            "this is a virtual machine: {}",
+            remedy(state, Code::P2pUnsupported)
+        ));
         return Ok(plan);
     }
     if let Some(gpu) = state.gpus.iter().find(|gpu| !gpu.registers_read) {
-        return Err(format!("the registers of the GPU at {} cannot be read; run it as root", gpu.bdf));
+        return Err(format!(
+            "the registers of the GPU at {} cannot be read; run it as root",
+            gpu.bdf
+        ));
     }
-    let version = state.driver.loaded.as_ref().map_or("", |loaded| loaded.version.as_str());
+    let version = state
+        .driver
+        .loaded
+        .as_ref()
+        .map_or("", |loaded| loaded.version.as_str());
     let need = |gpu: &Gpu| families.need(gpu.device, gpu.geforce, version, &options.families);
     let needs: Needs<'_> = state.gpus.iter().map(|gpu| (gpu, need(gpu))).collect();
-    plan.notes.extend(needs.iter().filter_map(|(gpu, need)| hopeless(gpu, need)));
-    let able = needs.iter().filter(|(_, need)| !matches!(need, Need::Never | Need::TooOld | Need::Unknown));
+    plan.notes
+        .extend(needs.iter().filter_map(|(gpu, need)| hopeless(gpu, need)));
+    let able = needs
+        .iter()
+        .filter(|(_, need)| !matches!(need, Need::Never | Need::TooOld | Need::Unknown));
     if able.count() < 2 {
-        plan.notes.push("so there are no two GPUs here that the driver could connect over PCIe".to_owned());
+        plan.notes.push(
+            "so there are no two GPUs here that the driver could connect over PCIe".to_owned(),
+        );
         return Ok(plan);
     }
-    let through_bar1 =
-        |need: &Need| matches!(need, Need::Keys | Need::Edits { .. } | Need::Version { .. } | Need::Asked { .. });
-    let with_bar1: Vec<&Gpu> = needs.iter().filter(|(_, need)| through_bar1(need)).map(|(gpu, _)| *gpu).collect();
+    let through_bar1 = |need: &Need| {
+        matches!(
+            need,
+            Need::Keys | Need::Edits { .. } | Need::Version { .. } | Need::Asked { .. }
+        )
+    };
+    let with_bar1: Vec<&Gpu> = needs
+        .iter()
+        .filter(|(_, need)| through_bar1(need))
+        .map(|(gpu, _)| *gpu)
+        .collect();
     firmware(&with_bar1, &mut plan);
     if !with_bar1.is_empty() && driver::fits(state, &needs, families, &mut plan) {
         modules::add(state, options, &needs, families, &mut plan)?;
@@ -80,11 +109,11 @@ pub fn plan(state: &State, options: &Options, families: &Families) -> Result<Pla
         );
     }
     if plan.steps.is_empty() {
-        plan.notes.push("nothing is missing; `firstlight p2p` shows whether data arrives".to_owned());
+        plan.notes
+            .push("nothing is missing; `firstlight p2p` shows whether data arrives".to_owned());
     } else {
         person(&mut plan, Kind::Reboot, "reboot".to_owned());
-        let proof =
-            "`sudo firstlight setup --check` shows what is in force, and `sudo firstlight p2p` whether data arrives";
+        let proof = "`sudo firstlight setup --check` shows what is in force, and `sudo firstlight p2p` whether data arrives";
         person(&mut plan, Kind::Proof, proof.to_owned());
     }
     Ok(plan)
@@ -92,26 +121,45 @@ pub fn plan(state: &State, options: &Options, families: &Families) -> Result<Pla
 
 /// A step that a person takes.
 fn person(plan: &mut Plan, kind: Kind, what: String) {
-    plan.steps.push(Step { kind, by: By::Person, what, actions: Vec::new() });
+    plan.steps.push(Step {
+        kind,
+        by: By::Person,
+        what,
+        actions: Vec::new(),
+    });
 }
 
 /// A step that `--apply` takes.
 fn apply(plan: &mut Plan, kind: Kind, what: String, actions: Vec<Action>) {
-    plan.steps.push(Step { kind, by: By::Apply, what, actions });
+    plan.steps.push(Step {
+        kind,
+        by: By::Apply,
+        what,
+        actions,
+    });
 }
 
 /// The remedy of a finding on this machine.
 fn remedy(state: &State, code: Code) -> String {
-    FindingEntry::of(&code.finding(Severity::Fail, Subject::Machine, String::new()), &state.host).remedy.to_string()
+    FindingEntry::of(
+        &code.finding(Severity::Fail, Subject::Machine, String::new()),
+        &state.host,
+    )
+    .remedy
+    .to_string()
 }
 
 /// Why nothing can be set up on this kind of machine.
 fn not_here(state: &State) -> Option<String> {
     if state.host.container {
-        return Some("these are the files of a container: run it on the container's host".to_owned());
+        return Some(
+            "these are the files of a container: run it on the container's host".to_owned(),
+        );
     }
     if state.host.is_wsl() {
-        return Some("WSL2 has no PCI function of a GPU: there is nothing to set up in it".to_owned());
+        return Some(
+            "WSL2 has no PCI function of a GPU: there is nothing to set up in it".to_owned(),
+        );
     }
     (state.host.system == System::Appliance).then(|| {
         "this is firstlight's own image, which prepares the machine at each boot; its settings are in docs/settings.md"
@@ -125,27 +173,49 @@ fn hopeless(gpu: &Gpu, need: &Need) -> Option<String> {
     Some(match need {
         Need::TooOld => format!("{name} is older than Turing: NVIDIA's open modules cannot run it"),
         Need::Never => {
-            format!("{name}: no driver is known that gives it peer-to-peer over PCIe; an NVLink bridge does")
+            format!(
+                "{name}: no driver is known that gives it peer-to-peer over PCIe; an NVLink bridge does"
+            )
         }
-        Need::Unknown => format!("{name} (10de:{:04x}) is in no family that firstlight knows", gpu.device),
+        Need::Unknown => format!(
+            "{name} (10de:{:04x}) is in no family that firstlight knows",
+            gpu.device
+        ),
         _ => return None,
     })
 }
 
 fn name(gpu: &Gpu) -> String {
-    format!("{} at {}", gpu.model.as_deref().unwrap_or("the GPU"), gpu.bdf)
+    format!(
+        "{} at {}",
+        gpu.model.as_deref().unwrap_or("the GPU"),
+        gpu.bdf
+    )
 }
 
 /// GPUs behind NVSwitches have peer-to-peer by themselves.
 fn fabric_manager(state: &State, plan: &mut Plan) {
     let switches = state.switches;
-    plan.notes.push("NVSwitches connect the GPUs: no key, no word and no edit is needed".to_owned());
+    plan.notes
+        .push("NVSwitches connect the GPUs: no key, no word and no edit is needed".to_owned());
     if switches.nvlink5 && !switches.nvlsm {
-        person(plan, Kind::FabricManager, remedy(state, Code::Nvlink5NoNvlsm));
+        person(
+            plan,
+            Kind::FabricManager,
+            remedy(state, Code::Nvlink5NoNvlsm),
+        );
     } else if !switches.fabric_manager {
-        let version = state.driver.loaded.as_ref().map_or("the driver's version", |loaded| loaded.version.as_str());
+        let version = state
+            .driver
+            .loaded
+            .as_ref()
+            .map_or("the driver's version", |loaded| loaded.version.as_str());
         let start = "run `systemctl enable --now nvidia-fabricmanager`";
-        person(plan, Kind::FabricManager, format!("install nvidia-fabricmanager of {version}, and {start}"));
+        person(
+            plan,
+            Kind::FabricManager,
+            format!("install nvidia-fabricmanager of {version}, and {start}"),
+        );
     }
 }
 
@@ -155,11 +225,21 @@ fn firmware(gpus: &[&Gpu], plan: &mut Plan) {
     let reaches = |gpu: &&Gpu| gpu.largest_bar1_bytes >= gpu.memory_bytes;
     let shown = |gpu: &Gpu| {
         let bytes = |bytes: Option<u64>| bytes.map_or_else(|| "unknown".to_owned(), size);
-        format!("{} has {} for {}", name(gpu), bytes(gpu.bar1_bytes), bytes(gpu.memory_bytes))
+        format!(
+            "{} has {} for {}",
+            name(gpu),
+            bytes(gpu.bar1_bytes),
+            bytes(gpu.memory_bytes)
+        )
     };
-    let (settings, vbios): (Vec<&Gpu>, Vec<&Gpu>) = gpus.iter().copied().filter(small).partition(reaches);
+    let (settings, vbios): (Vec<&Gpu>, Vec<&Gpu>) =
+        gpus.iter().copied().filter(small).partition(reaches);
     if let Some(first) = settings.first() {
-        let more = if settings.len() > 1 { format!(" and {} more", settings.len() - 1) } else { String::new() };
+        let more = if settings.len() > 1 {
+            format!(" and {} more", settings.len() - 1)
+        } else {
+            String::new()
+        };
         let what = format!(
             "switch on Above 4G Decoding and Resizable BAR in the firmware setup: BAR1 must cover the memory, and {}{more}",
             shown(first)
@@ -167,8 +247,10 @@ fn firmware(gpus: &[&Gpu], plan: &mut Plan) {
         person(plan, Kind::Firmware, what);
     }
     if let Some(first) = vbios.first() {
-        let offers =
-            first.largest_bar1_bytes.map_or_else(|| "no other size".to_owned(), |b| format!("{} at most", size(b)));
+        let offers = first.largest_bar1_bytes.map_or_else(
+            || "no other size".to_owned(),
+            |b| format!("{} at most", size(b)),
+        );
         let what = format!(
             "update the VBIOS of {} of the boards: BAR1 must cover the memory, {}, and its VBIOS offers {offers}; then switch on Above 4G Decoding and Resizable BAR in the firmware setup",
             vbios.len(),
@@ -177,8 +259,12 @@ fn firmware(gpus: &[&Gpu], plan: &mut Plan) {
         person(plan, Kind::Vbios, what);
     }
     let tight = |gpu: &&&Gpu| {
-        let room = gpu.largest_bar1_bytes.or(gpu.bar1_bytes).zip(gpu.memory_bytes);
-        gpu.boot_display && room.is_some_and(|(bar1, memory)| bar1 < memory.saturating_add(BEFORE_MAP))
+        let room = gpu
+            .largest_bar1_bytes
+            .or(gpu.bar1_bytes)
+            .zip(gpu.memory_bytes);
+        gpu.boot_display
+            && room.is_some_and(|(bar1, memory)| bar1 < memory.saturating_add(BEFORE_MAP))
     };
     if let Some(gpu) = gpus.iter().find(tight) {
         let what = format!(
@@ -197,7 +283,9 @@ fn iommu(state: &State, options: &Options, plan: &mut Plan) -> Result<(), String
         IommuMode::Off => return Ok(()),
         IommuMode::Identity if !off => return Ok(()),
         IommuMode::Unknown => {
-            return Err("what the IOMMU does cannot be read (see `firstlight fabric show`)".to_owned());
+            return Err(
+                "what the IOMMU does cannot be read (see `firstlight fabric show`)".to_owned(),
+            );
         }
         IommuMode::Identity | IommuMode::Translated => {}
     }
@@ -212,11 +300,18 @@ fn iommu(state: &State, options: &Options, plan: &mut Plan) -> Result<(), String
             None
         };
         if let Some(why) = why {
-            plan.refused.push(format!("--iommu off: {why}; the default, pt, is right here"));
+            plan.refused.push(format!(
+                "--iommu off: {why}; the default, pt, is right here"
+            ));
             return Ok(());
         }
         // `soft` keeps bounce buffers, without which devices of 32 bits fail on machines with more than 4 GiB.
-        words(state, &["iommu=off,soft"], "the IOMMU is switched off, as asked", plan);
+        words(
+            state,
+            &["iommu=off,soft"],
+            "the IOMMU is switched off, as asked",
+            plan,
+        );
         return Ok(());
     }
     match host.pass_through() {
@@ -233,11 +328,14 @@ fn iommu(state: &State, options: &Options, plan: &mut Plan) -> Result<(), String
             } else {
                 host.system.replace_words(&old, pass_through_word(state))
             };
-            person(plan, Kind::Words, format!("the kernel's command line asks for translation: {step}"));
+            person(
+                plan,
+                Kind::Words,
+                format!("the kernel's command line asks for translation: {step}"),
+            );
         }
         PassThrough::Unsaid => {
-            let what =
-                "the IOMMU translates for the GPUs; with this word it stays on and passes their addresses through";
+            let what = "the IOMMU translates for the GPUs; with this word it stays on and passes their addresses through";
             words(state, &[pass_through_word(state)], what, plan);
         }
     }
@@ -256,9 +354,14 @@ fn words(state: &State, words: &[&str], why: &str, plan: &mut Plan) {
     let literal = state.host.system.add_words(words);
     match kernel_words::actions(state, words) {
         Ok(actions) => {
-            let what = format!("add `{}` to the kernel's command line: {why}", words.join(" "));
+            let what = format!(
+                "add `{}` to the kernel's command line: {why}",
+                words.join(" ")
+            );
             apply(plan, Kind::Words, what, actions);
-            plan.expected.words.extend(words.iter().map(|word| (*word).to_owned()));
+            plan.expected
+                .words
+                .extend(words.iter().map(|word| (*word).to_owned()));
         }
         Err(refused) => {
             person(plan, Kind::Words, format!("{literal}: {why}"));
@@ -285,16 +388,28 @@ fn fabric(gpus: &[&Gpu], state: &State, plan: &mut Plan) {
     } else if state.unit.installed {
         let call = |word: &str| split(&format!("systemctl {word} {unit}"));
         let call = Call::with_back(call("enable"), call("disable"), 60);
-        apply(plan, Kind::Fabric, format!("enable {unit}: {what}"), vec![Action::Run(call)]);
+        apply(
+            plan,
+            Kind::Fabric,
+            format!("enable {unit}: {what}"),
+            vec![Action::Run(call)],
+        );
     } else {
-        person(plan, Kind::Fabric, format!("install firstlight's package and enable its unit {unit}: {what}"));
+        person(
+            plan,
+            Kind::Fabric,
+            format!("install firstlight's package and enable its unit {unit}: {what}"),
+        );
     }
 }
 
 /// A first file system that does not fit breaks the next boot.
 fn boot_space(state: &State, plan: &mut Plan) {
     let makes = |action: &Action| match action {
-        Action::Run(call) => call.words.first().is_some_and(|name| INITRAMFS.contains(&name.as_str())),
+        Action::Run(call) => call
+            .words
+            .first()
+            .is_some_and(|name| INITRAMFS.contains(&name.as_str())),
         _ => false,
     };
     let makes = plan.steps.iter().any(|step| step.actions.iter().any(makes));
@@ -307,18 +422,39 @@ fn boot_space(state: &State, plan: &mut Plan) {
         ));
     }
     let writes = |path: &str| {
-        plan.steps.iter().flat_map(|step| &step.actions).any(|action| match action {
-            Action::Write(change) => format!("/{}", change.path).starts_with(&format!("{path}/")),
-            Action::Source(edited) => format!("/{}", edited.to).starts_with(&format!("{path}/")),
-            _ => false,
-        })
+        plan.steps
+            .iter()
+            .flat_map(|step| &step.actions)
+            .any(|action| match action {
+                Action::Write(change) => {
+                    format!("/{}", change.path).starts_with(&format!("{path}/"))
+                }
+                Action::Source(edited) => {
+                    format!("/{}", edited.to).starts_with(&format!("{path}/"))
+                }
+                _ => false,
+            })
     };
-    let image = matches!(state.host.system, System::Installed(_, BootLoader::RpmOstree));
-    let locked: Vec<_> = state.boot.read_only.iter().filter(|path| writes(path)).cloned().collect();
+    let image = matches!(
+        state.host.system,
+        System::Installed(_, BootLoader::RpmOstree)
+    );
+    let locked: Vec<_> = state
+        .boot
+        .read_only
+        .iter()
+        .filter(|path| writes(path))
+        .cloned()
+        .collect();
     if !locked.is_empty() {
-        plan.refused.push(format!("{} cannot be written: the system is immutable", locked.join(" ")));
+        plan.refused.push(format!(
+            "{} cannot be written: the system is immutable",
+            locked.join(" ")
+        ));
     } else if image && writes("/usr") {
-        plan.refused
-            .push("/usr is the image of an immutable system: edited modules cannot be installed there".to_owned());
+        plan.refused.push(
+            "/usr is the image of an immutable system: edited modules cannot be installed there"
+                .to_owned(),
+        );
     }
 }

@@ -27,7 +27,9 @@ pub(super) fn add(
     families: &Families,
     plan: &mut Plan,
 ) -> Result<(), String> {
-    let Some(loaded) = &state.driver.loaded else { return Ok(()) };
+    let Some(loaded) = &state.driver.loaded else {
+        return Ok(());
+    };
     let bound = needs.iter().filter_map(|(_, need)| match need {
         Need::Edits { family } => Some(family.clone()),
         _ => None,
@@ -54,12 +56,19 @@ pub(super) fn add(
     plan.expected.keys.clone_from(&keys);
     let edited = loaded.patch.as_deref() == Some(Edits::level());
     if edited && !bound.is_empty() {
-        plan.notes.push(format!("the loaded driver {} is edited (level {})", loaded.version, Edits::level()));
+        plan.notes.push(format!(
+            "the loaded driver {} is edited (level {})",
+            loaded.version,
+            Edits::level()
+        ));
     } else if !bound.is_empty() {
         edits(state, loaded, bound.iter().cloned().collect(), plan);
     }
     if in_force(loaded, &keys) && (edited || bound.is_empty()) {
-        plan.notes.push(format!("the registry keys are in force: {}", shown(&keys, needs.len())));
+        plan.notes.push(format!(
+            "the registry keys are in force: {}",
+            shown(&keys, needs.len())
+        ));
         return Ok(());
     }
     set_keys(state, loaded, (&keys, needs.len()), !bound.is_empty(), plan);
@@ -79,16 +88,23 @@ fn in_force(loaded: &Loaded, keys: &BTreeMap<String, String>) -> bool {
 fn parameter(keys: &BTreeMap<String, String>, gpus: usize) -> String {
     let different: BTreeSet<_> = keys.values().collect();
     match different.first() {
-        Some(words) if different.len() == 1 && keys.len() == gpus => format!("NVreg_RegistryDwords={words}"),
+        Some(words) if different.len() == 1 && keys.len() == gpus => {
+            format!("NVreg_RegistryDwords={words}")
+        }
         _ => {
             let each = keys.iter().map(|(bdf, words)| format!("pci={bdf};{words}"));
-            format!("NVreg_RegistryDwordsPerDevice={}", each.collect::<Vec<_>>().join(";"))
+            format!(
+                "NVreg_RegistryDwordsPerDevice={}",
+                each.collect::<Vec<_>>().join(";")
+            )
         }
     }
 }
 
 fn shown(keys: &BTreeMap<String, String>, gpus: usize) -> String {
-    parameter(keys, gpus).split_once('=').map_or_else(String::new, |(_, words)| words.to_owned())
+    parameter(keys, gpus)
+        .split_once('=')
+        .map_or_else(String::new, |(_, words)| words.to_owned())
 }
 
 /// The edited modules.
@@ -139,11 +155,22 @@ fn cannot(state: &State, loaded: &Loaded) -> Vec<String> {
         ));
     }
     if !state.build.headers {
-        let release = state.host.kernel.release.as_deref().unwrap_or("the running kernel");
-        refused.push(format!("the headers of kernel {release} are not installed: {}", headers(state, release)));
+        let release = state
+            .host
+            .kernel
+            .release
+            .as_deref()
+            .unwrap_or("the running kernel");
+        refused.push(format!(
+            "the headers of kernel {release} are not installed: {}",
+            headers(state, release)
+        ));
     }
     if !state.build.missing.is_empty() {
-        refused.push(format!("missing for the build: {}", state.build.missing.join(", ")));
+        refused.push(format!(
+            "missing for the build: {}",
+            state.build.missing.join(", ")
+        ));
     }
     let boot = &state.secure_boot;
     match (boot.on, &boot.certificate) {
@@ -157,9 +184,14 @@ fn cannot(state: &State, loaded: &Loaded) -> Vec<String> {
             "Secure Boot is on, and there is no key to sign modules with: `dkms generate_mok`, `mokutil --import /var/lib/dkms/mok.pub`, reboot, and confirm it there".to_owned(),
         ),
     }
-    let renamed = driver.modprobe.iter().find(|(_, line)| line.starts_with("install ") || line.starts_with("alias "));
+    let renamed = driver
+        .modprobe
+        .iter()
+        .find(|(_, line)| line.starts_with("install ") || line.starts_with("alias "));
     if let Some((file, line)) = renamed {
-        refused.push(format!("{file} gives the module's name away (`{line}`): edited modules would not be loaded"));
+        refused.push(format!(
+            "{file} gives the module's name away (`{line}`): edited modules would not be loaded"
+        ));
     }
     refused
 }
@@ -167,10 +199,18 @@ fn cannot(state: &State, loaded: &Loaded) -> Vec<String> {
 /// The command that installs the running kernel's headers.
 fn headers(state: &State, release: &str) -> String {
     match state.host.system {
-        System::Installed(Distribution::Debian, _) => format!("`apt install linux-headers-{release}`"),
-        System::Installed(Distribution::Fedora, _) => format!("`dnf install kernel-devel-{release}`"),
-        System::Installed(Distribution::Arch, _) => "`pacman -S linux-headers`, of the kernel that runs".to_owned(),
-        System::Installed(Distribution::Suse, _) => "`zypper install kernel-default-devel`".to_owned(),
+        System::Installed(Distribution::Debian, _) => {
+            format!("`apt install linux-headers-{release}`")
+        }
+        System::Installed(Distribution::Fedora, _) => {
+            format!("`dnf install kernel-devel-{release}`")
+        }
+        System::Installed(Distribution::Arch, _) => {
+            "`pacman -S linux-headers`, of the kernel that runs".to_owned()
+        }
+        System::Installed(Distribution::Suse, _) => {
+            "`zypper install kernel-default-devel`".to_owned()
+        }
         _ => "install them".to_owned(),
     }
 }
@@ -178,12 +218,21 @@ fn headers(state: &State, release: &str) -> String {
 /// The copy, edited, built and checked, then installed.
 fn build(edited: Edited, version: &str, release: &str) -> Vec<Action> {
     let of = format!("-m {} -v {version}", paths::DKMS);
-    let call = |line: String, back: &str, seconds| Action::Run(Call::with_back(split(&line), split(back), seconds));
+    let call = |line: String, back: &str, seconds| {
+        Action::Run(Call::with_back(split(&line), split(back), seconds))
+    };
     vec![
         Action::Source(edited),
-        call(format!("dkms add {of}"), &format!("dkms remove {of} --all"), 300),
+        call(
+            format!("dkms add {of}"),
+            &format!("dkms remove {of} --all"),
+            300,
+        ),
         call(format!("dkms build {of} -k {release}"), "", 7200),
-        Action::Built { version: version.to_owned(), release: release.to_owned() },
+        Action::Built {
+            version: version.to_owned(),
+            release: release.to_owned(),
+        },
         call(format!("dkms install {of} -k {release}"), "", 600),
     ]
 }
@@ -198,33 +247,60 @@ fn set_keys(
     plan: &mut Plan,
 ) {
     let parameter = parameter(keys, gpus);
-    let other = state.driver.modprobe.iter().find(|(_, line)| line.contains("NVreg_RegistryDwords"));
+    let other = state
+        .driver
+        .modprobe
+        .iter()
+        .find(|(_, line)| line.contains("NVreg_RegistryDwords"));
     if let Some((file, line)) = other {
-        plan.refused
-            .push(format!("{file} sets registry keys already (`{line}`): one of both would be ignored; remove it"));
+        plan.refused.push(format!(
+            "{file} sets registry keys already (`{line}`): one of both would be ignored; remove it"
+        ));
     }
-    let with = if edits { "for the edited modules alone" } else { "for the driver as it is" };
-    let what = format!("set the registry keys of driver {}, {with}: {parameter} ({UNPROVEN})", loaded.version);
+    let with = if edits {
+        "for the edited modules alone"
+    } else {
+        "for the driver as it is"
+    };
+    let what = format!(
+        "set the registry keys of driver {}, {with}: {parameter} ({UNPROVEN})",
+        loaded.version
+    );
     if let System::Installed(Distribution::NixOs, _) = state.host.system {
         let line = format!("options nvidia {parameter}");
-        super::person(plan, Kind::Keys, format!("{what}: {}", state.host.system.module_options(&line)));
+        super::person(
+            plan,
+            Kind::Keys,
+            format!("{what}: {}", state.host.system.module_options(&line)),
+        );
         return;
     }
     let change = |path: &str, after: String| {
         let before = state.files.get(path).cloned();
-        Action::Write(Change { path: path.to_owned(), before, after })
+        Action::Write(Change {
+            path: path.to_owned(),
+            before,
+            after,
+        })
     };
     let mut actions = Vec::new();
     if edits {
         actions.push(change(paths::LOADER, loader(&loaded.version, &parameter)));
         actions.push(change(paths::MODPROBE, commands()));
     } else {
-        actions.push(change(paths::MODPROBE, format!("{HEAD}options nvidia {parameter}\n")));
+        actions.push(change(
+            paths::MODPROBE,
+            format!("{HEAD}options nvidia {parameter}\n"),
+        ));
     }
     actions.extend(initramfs(state));
     if state.unit.check_installed && !state.unit.check_enabled {
         let call = |word: &str| split(&format!("systemctl {word} {}", paths::CHECK_UNIT));
-        actions.push(Action::Run(Call::with_back(call("enable"), call("disable"), 60)));
+        actions.push(Action::Run(Call::with_back(
+            call("enable"),
+            call("disable"),
+            60,
+        )));
     }
     apply(plan, Kind::Keys, what, actions);
 }
@@ -234,7 +310,9 @@ const HEAD: &str = "# Written by `firstlight setup`; `firstlight setup --undo` r
 
 /// What puts modprobe's configuration into the first file system, which may hold the driver.
 fn initramfs(state: &State) -> Option<Action> {
-    let System::Installed(distribution, loader) = state.host.system else { return None };
+    let System::Installed(distribution, loader) = state.host.system else {
+        return None;
+    };
     let line = match distribution {
         _ if loader == BootLoader::RpmOstree => return None,
         Distribution::Debian => "update-initramfs -u",

@@ -26,14 +26,25 @@ use std::io::ErrorKind;
 /// # Errors
 /// One line with the file that could not be read.
 pub fn read(root: &Root, options: &Options) -> SetupResult<State> {
-    let plan = pass::make_plan(root, PassOptions { acs: AcsPolicy::Path, rebar: RebarChoice::Fix })
-        .map_err(|e| SetupError(outcome::text::chain(&e)))?;
+    let plan = pass::make_plan(
+        root,
+        PassOptions {
+            acs: AcsPolicy::Path,
+            rebar: RebarChoice::Fix,
+        },
+    )
+    .map_err(|e| SetupError(outcome::text::chain(&e)))?;
     let fabric = &plan.fabric;
     let identity = identity::read(root);
     let known = gpus::read(root).map_err(|e| SetupError::at("proc/driver/nvidia/gpus", &e))?;
     let host = platform::read(root, Some(fabric), &identity, &known, &BTreeMap::new());
     let release = host.kernel.release.clone().unwrap_or_default();
-    let gpus: Vec<_> = host.gpus.iter().filter(|gpu| is_own(gpu)).filter_map(|gpu| gpu_of(fabric, gpu)).collect();
+    let gpus: Vec<_> = host
+        .gpus
+        .iter()
+        .filter(|gpu| is_own(gpu))
+        .filter_map(|gpu| gpu_of(fabric, gpu))
+        .collect();
     let iommu = iommu::read(root).0.mode;
     let ports = match iommu {
         // `fabric fix` leaves them alone as long as requests are translated.
@@ -72,7 +83,10 @@ fn gpu_of(fabric: &Fabric, gpu: &HostGpu) -> Option<Gpu> {
         model: gpu.model.as_ref().map(|known| known.value.clone()),
         geforce: gpu.geforce,
         memory_bytes: gpu.memory_bytes.as_ref().map(|known| known.value),
-        bar1_bytes: device.aperture().map(|bar| bar.bytes).or_else(|| sizes.map(|sizes| sizes.current_bytes)),
+        bar1_bytes: device
+            .aperture()
+            .map(|bar| bar.bytes)
+            .or_else(|| sizes.map(|sizes| sizes.current_bytes)),
         largest_bar1_bytes: sizes.and_then(|sizes| sizes.supported_bytes.last().copied()),
         boot_display: device.boot_vga,
         registers_read: !hidden && !device.config.gone && device.config.bytes >= 256,
@@ -83,11 +97,18 @@ fn gpu_of(fabric: &Fabric, gpu: &HostGpu) -> Option<Gpu> {
 fn redirecting(fabric: &Fabric) -> usize {
     let on_paths = acs::ports_on_paths(fabric);
     let on = |device: &&Device| device.acs.as_ref().is_some_and(|acs| acs.ctrl != 0);
-    fabric.devices.iter().filter(|device| on_paths.contains(&device.bdf)).filter(on).count()
+    fabric
+        .devices
+        .iter()
+        .filter(|device| on_paths.contains(&device.bdf))
+        .filter(on)
+        .count()
 }
 
 fn switches(fabric: &Fabric, root: &Root) -> Switches {
-    let Some(found) = managers::switches(fabric, root) else { return Switches::default() };
+    let Some(found) = managers::switches(fabric, root) else {
+        return Switches::default();
+    };
     let running = managers::running(root);
     Switches {
         there: true,
@@ -98,34 +119,60 @@ fn switches(fabric: &Fabric, root: &Root) -> Switches {
 }
 
 fn distribution(root: &Root) -> String {
-    let text = ["etc/os-release", "usr/lib/os-release"].iter().find_map(|file| root.text(file).ok());
+    let text = ["etc/os-release", "usr/lib/os-release"]
+        .iter()
+        .find_map(|file| root.text(file).ok());
     let text = text.unwrap_or_default();
-    let id = text.lines().find_map(|line| line.trim().strip_prefix("ID="));
-    id.unwrap_or_default().trim_matches(['"', '\'']).to_lowercase()
+    let id = text
+        .lines()
+        .find_map(|line| line.trim().strip_prefix("ID="));
+    id.unwrap_or_default()
+        .trim_matches(['"', '\''])
+        .to_lowercase()
 }
 
 fn unit(root: &Root) -> Unit {
     let there = |folder: &str, unit: &str| root.stat(format!("{folder}/{unit}")).is_ok();
     let installed = |unit| {
-        ["etc/systemd/system", "usr/lib/systemd/system", "lib/systemd/system"].iter().any(|place| there(place, unit))
+        [
+            "etc/systemd/system",
+            "usr/lib/systemd/system",
+            "lib/systemd/system",
+        ]
+        .iter()
+        .any(|place| there(place, unit))
     };
     Unit {
         installed: installed(paths::UNIT),
         enabled: there("etc/systemd/system/sysinit.target.wants", paths::UNIT),
         check_installed: installed(paths::CHECK_UNIT),
-        check_enabled: there("etc/systemd/system/multi-user.target.wants", paths::CHECK_UNIT),
+        check_enabled: there(
+            "etc/systemd/system/multi-user.target.wants",
+            paths::CHECK_UNIT,
+        ),
     }
 }
 
 /// The text of each file that a plan may write, if it exists.
 fn files(root: &Root, host: &Host) -> SetupResult<BTreeMap<String, String>> {
-    let mut names: Vec<String> = paths::WRITTEN.iter().map(|path| (*path).to_owned()).collect();
+    let mut names: Vec<String> = paths::WRITTEN
+        .iter()
+        .map(|path| (*path).to_owned())
+        .collect();
     if host.system != outcome::platform::System::Appliance {
         for folder in paths::ENTRIES {
             // An EFI partition that is not mounted has none.
-            let entries = modules::absent_is_none(root.names(folder)).map_err(|e| SetupError::at(folder, &e))?;
-            let entries = entries.unwrap_or_default().into_iter().filter_map(|name| name.into_string().ok());
-            names.extend(entries.filter(|name| name.ends_with(".conf")).map(|name| format!("{folder}/{name}")));
+            let entries = modules::absent_is_none(root.names(folder))
+                .map_err(|e| SetupError::at(folder, &e))?;
+            let entries = entries
+                .unwrap_or_default()
+                .into_iter()
+                .filter_map(|name| name.into_string().ok());
+            names.extend(
+                entries
+                    .filter(|name| name.ends_with(".conf"))
+                    .map(|name| format!("{folder}/{name}")),
+            );
         }
     }
     let mut files = BTreeMap::new();
@@ -143,10 +190,12 @@ fn files(root: &Root, host: &Host) -> SetupResult<BTreeMap<String, String>> {
 /// One line: it cannot be read, or is not text.
 pub(crate) fn text_of(root: &Root, path: &str) -> SetupResult<Option<String>> {
     match root.read(path) {
-        Ok(bytes) => {
-            String::from_utf8(bytes).map(Some).map_err(|_| SetupError::at(path, &"is not text, and is left alone"))
+        Ok(bytes) => String::from_utf8(bytes)
+            .map(Some)
+            .map_err(|_| SetupError::at(path, &"is not text, and is left alone")),
+        Err(e) if e.kind() == ErrorKind::NotFound || e.kind() == ErrorKind::NotADirectory => {
+            Ok(None)
         }
-        Err(e) if e.kind() == ErrorKind::NotFound || e.kind() == ErrorKind::NotADirectory => Ok(None),
         Err(e) => Err(SetupError::at(path, &e)),
     }
 }

@@ -17,7 +17,10 @@ const PASSES_ON: &str = "collect";
 /// The whole command line.
 pub(in crate::cli) fn command() -> Command {
     let all = Args::command();
-    let own: Vec<_> = [ROOT, CONFIG, SET].into_iter().filter_map(|names| right(&all, names)).collect();
+    let own: Vec<_> = [ROOT, CONFIG, SET]
+        .into_iter()
+        .filter_map(|names| right(&all, names))
+        .collect();
     with(all, &own)
 }
 
@@ -62,5 +65,7 @@ pub(super) fn parse(words: &[OsString]) -> Result<Args, Error> {
 /// All values of an option, which a command may not have.
 fn all<T: Clone + Send + Sync + 'static>(matches: &ArgMatches, id: &str) -> Vec<T> {
     let values = matches.try_get_many::<T>(id).ok().flatten();
-    values.map(|values| values.cloned().collect()).unwrap_or_default()
+    values
+        .map(|values| values.cloned().collect())
+        .unwrap_or_default()
 }

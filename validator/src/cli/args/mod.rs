@@ -28,7 +28,12 @@ use std::path::{Path, PathBuf};
 
 /// Validates GPU peer-to-peer and NCCL on this machine
 #[derive(Debug, Clone, PartialEq, Parser)]
-#[command(name = "firstlight", version, max_term_width = 100, arg_required_else_help = true)]
+#[command(
+    name = "firstlight",
+    version,
+    max_term_width = 100,
+    arg_required_else_help = true
+)]
 pub struct Args {
     /// Use a recorded machine instead of this one: a file of `record`, or a folder with the layout of /
     #[arg(long, value_name = "FILE|DIR")]
@@ -149,7 +154,11 @@ pub enum Command {
     #[command(disable_help_flag = true)]
     Collect {
         /// The options of the program `firstlight-collect`, which is in the same folder as this one
-        #[arg(value_name = "OPTION", trailing_var_arg = true, allow_hyphen_values = true)]
+        #[arg(
+            value_name = "OPTION",
+            trailing_var_arg = true,
+            allow_hyphen_values = true
+        )]
         args: Vec<OsString>,
     },
     /// Download the file that a configuration names by URL and checksum
@@ -273,12 +282,19 @@ pub fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Args, NoArgs> 
         }
         // `all_reduced` is then a wrong collective, which says more than a missing one.
         let says_more = |other: &clap::Error| other.kind() == ErrorKind::ValueValidation;
-        layers::parse(&json_without_value(&words)).map_err(|other| if says_more(&other) { other } else { error })
+        layers::parse(&json_without_value(&words))
+            .map_err(|other| if says_more(&other) { other } else { error })
     });
     parsed.map_err(|error| {
         // Commands that only this program starts are in no list and no tip.
-        let listed = matches!(error.kind(), ErrorKind::InvalidSubcommand | ErrorKind::MissingSubcommand);
-        let error = listed.then(|| visible().try_get_matches_from(&words).err()).flatten().unwrap_or(error);
+        let listed = matches!(
+            error.kind(),
+            ErrorKind::InvalidSubcommand | ErrorKind::MissingSubcommand
+        );
+        let error = listed
+            .then(|| visible().try_get_matches_from(&words).err())
+            .flatten()
+            .unwrap_or(error);
         let error = habits::with_tip(&words, &layers::command(), error);
         let text = error.render().to_string();
         match error.kind() {
@@ -293,7 +309,9 @@ pub fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Args, NoArgs> 
 #[must_use]
 pub fn visible() -> clap::Command {
     let all = layers::command();
-    let commands = all.get_subcommands().filter(|command| !command.is_hide_set());
+    let commands = all
+        .get_subcommands()
+        .filter(|command| !command.is_hide_set());
     clap::Command::new("firstlight")
         .version(env!("CARGO_PKG_VERSION"))
         .about(all.get_about().cloned().unwrap_or_default())
@@ -305,16 +323,25 @@ pub fn visible() -> clap::Command {
 
 /// The words, in which a `--json` that is followed by a word writes to standard output.
 fn json_without_value(words: &[OsString]) -> Vec<OsString> {
-    let bare = |word: &OsString| if word == "--json" || word == "-J" { "--json=-".into() } else { word.clone() };
+    let bare = |word: &OsString| {
+        if word == "--json" || word == "-J" {
+            "--json=-".into()
+        } else {
+            word.clone()
+        }
+    };
     words.iter().map(bare).collect()
 }
 
 /// clap's error without its usage: the error and its tips, in one line.
 fn one_line(text: &str) -> String {
-    let said = text.lines().take_while(|l| !l.starts_with("Usage:") && !l.starts_with("For more"));
+    let said = text
+        .lines()
+        .take_while(|l| !l.starts_with("Usage:") && !l.starts_with("For more"));
     let words: Vec<_> = said.flat_map(str::split_whitespace).collect();
     let line = words.join(" ");
-    line.strip_prefix("error: ").map_or(line.clone(), str::to_owned)
+    line.strip_prefix("error: ")
+        .map_or(line.clone(), str::to_owned)
 }
 
 #[cfg(test)]
@@ -324,16 +351,33 @@ impl Command {
     /// The places where the command writes, each with its option: they are tried before any work is done.
     #[must_use]
     pub fn outputs(&self) -> Vec<(&'static str, &Place)> {
-        fn named<'a>(option: &'static str, place: &'a Option<Place>) -> Option<(&'static str, &'a Place)> {
+        fn named<'a>(
+            option: &'static str,
+            place: &'a Option<Place>,
+        ) -> Option<(&'static str, &'a Place)> {
             place.as_ref().map(|place| (option, place))
         }
         let all = match self {
-            Self::Validate(Validate { json: to, text, html: page, .. }) => {
-                [named("--json", to), named("--text", text), named("--html", page)]
-            }
-            Self::P2p(P2p { json: to, html: page, .. }) | Self::Compare(Compare { json: to, html: page, .. }) => {
-                [named("--json", to), named("--html", page), None]
-            }
+            Self::Validate(Validate {
+                json: to,
+                text,
+                html: page,
+                ..
+            }) => [
+                named("--json", to),
+                named("--text", text),
+                named("--html", page),
+            ],
+            Self::P2p(P2p {
+                json: to,
+                html: page,
+                ..
+            })
+            | Self::Compare(Compare {
+                json: to,
+                html: page,
+                ..
+            }) => [named("--json", to), named("--html", page), None],
             Self::Render(Render { output, .. }) => [Some(("--output", output)), None, None],
             Self::Record { file } => [Some(("record", file)), None, None],
             Self::Fabric { action } => match action {
@@ -348,7 +392,9 @@ impl Command {
             | Self::Nodes(Nodes { json: to, .. })
             | Self::Rdma(Nodes { json: to, .. })
             | Self::List { json: to, .. }
-            | Self::Baseline { action: Baseline::Compare { json: to, .. } } => [named("--json", to), None, None],
+            | Self::Baseline {
+                action: Baseline::Compare { json: to, .. },
+            } => [named("--json", to), None, None],
             Self::Nccl(asked) => [named("--json", &asked.json), None, None],
             _ => [None, None, None],
         };
@@ -368,7 +414,11 @@ pub enum Place {
 impl From<OsString> for Place {
     fn from(word: OsString) -> Self {
         let stdout = word == "-" || destination::is_stdout(Path::new(&word));
-        if stdout { Self::Stdout } else { Self::File(word.into()) }
+        if stdout {
+            Self::Stdout
+        } else {
+            Self::File(word.into())
+        }
     }
 }
 

@@ -42,7 +42,12 @@ pub struct Nccl {
     #[arg(short = 'c', long = "check", value_name = "0|1", default_value_t = 1, value_parser = clap::value_parser!(u8).range(0..=1), allow_negative_numbers = true)]
     pub check: u8,
     /// Element type: float, half, bfloat16, int32, double
-    #[arg(short = 'd', long = "datatype", value_name = "TYPE", default_value = "float")]
+    #[arg(
+        short = 'd',
+        long = "datatype",
+        value_name = "TYPE",
+        default_value = "float"
+    )]
     pub data: DataType,
     /// Reduction: sum, min, max, avg
     #[arg(short = 'o', long = "op", value_name = "OP", default_value = "sum")]
@@ -112,7 +117,9 @@ struct Fixed {
 /// Parses the value of such an option.
 fn only<const DEFAULT: u64>(text: &str) -> Result<u64, String> {
     let value = text.parse().ok().filter(|value| *value == DEFAULT);
-    value.ok_or_else(|| format!("firstlight nccl has this option of nccl-tests at its default only, {DEFAULT}"))
+    value.ok_or_else(|| {
+        format!("firstlight nccl has this option of nccl-tests at its default only, {DEFAULT}")
+    })
 }
 
 /// The transports that NCCL may use between GPUs.
@@ -153,7 +160,9 @@ fn collective(text: &str) -> Result<Collective, <Collective as FromStr>::Err> {
 
 /// Parses a rank; the caller checks it against the number of GPUs.
 fn rank(text: &str) -> Result<Rank, String> {
-    text.parse().map(Rank::new).map_err(|_| format!("'{text}' is not a rank; allowed are whole numbers from 0"))
+    text.parse()
+        .map(Rank::new)
+        .map_err(|_| format!("'{text}' is not a rank; allowed are whole numbers from 0"))
 }
 
 /// Parses a factor; with 1 the sizes would never end.
@@ -164,7 +173,11 @@ fn factor(text: &str) -> Result<u64, String> {
 
 /// `8`, `64K`, `128M`, `1G`
 fn bytes(text: &str) -> Result<u64, String> {
-    let bad = || format!("'{text}' is not a size; allowed are whole numbers, optionally followed by K, M or G");
+    let bad = || {
+        format!(
+            "'{text}' is not a size; allowed are whole numbers, optionally followed by K, M or G"
+        )
+    };
     let (number, unit) = match text.char_indices().last() {
         Some((at, 'k' | 'K')) => (text.get(..at), 1 << 10),
         Some((at, 'm' | 'M')) => (text.get(..at), 1 << 20),
@@ -172,7 +185,9 @@ fn bytes(text: &str) -> Result<u64, String> {
         _ => (Some(text), 1_u64),
     };
     let number: u64 = number.and_then(|n| n.parse().ok()).ok_or_else(bad)?;
-    number.checked_mul(unit).ok_or_else(|| format!("'{text}' is more than 64 bits can count"))
+    number
+        .checked_mul(unit)
+        .ok_or_else(|| format!("'{text}' is more than 64 bits can count"))
 }
 
 #[cfg(test)]
@@ -182,7 +197,11 @@ mod tests {
     use std::ffi::OsString;
 
     fn of(line: &str) -> Result<Nccl, String> {
-        match parse(format!("firstlight nccl {line}").split(' ').map(OsString::from)) {
+        match parse(
+            format!("firstlight nccl {line}")
+                .split(' ')
+                .map(OsString::from),
+        ) {
             Ok(args) => match args.command {
                 Command::Nccl(nccl) => Ok(*nccl),
                 other => panic!("{other:?}"),
@@ -197,16 +216,30 @@ mod tests {
         let asked = of("all_reduce -b 8 -e 128M -f 2 -g 8").unwrap();
         let sweep = asked.sweep();
         assert_eq!(sweep, Sweep::standard(Collective::AllReduce));
-        assert_eq!((asked.gpus, asked.p2p, asked.processes), (Some(8), P2pChoice::On, false));
-        assert_eq!(of("all_reduce_perf -g 8").unwrap().collective, Collective::AllReduce);
+        assert_eq!(
+            (asked.gpus, asked.p2p, asked.processes),
+            (Some(8), P2pChoice::On, false)
+        );
+        assert_eq!(
+            of("all_reduce_perf -g 8").unwrap().collective,
+            Collective::AllReduce
+        );
         assert_eq!(of("reduce").unwrap().sweep().sizes().unwrap(), [32 << 20]);
     }
 
     #[test]
     fn options_of_nccl_tests_are_accepted_at_their_defaults() {
-        let asked = of("all_reduce -t 1 -p 0 -m 1 -N 1 -T 0 -G 0 -C 0 -S 0 -a 1 -z 0 -y 0 -u 0 -R 0 -D 0").unwrap();
-        assert_eq!(asked.sweep(), of("all_reduce --nthreads 1 --blocking 0").unwrap().sweep());
-        assert_eq!(of("all_reduce --gpus 0,0000:41:00.0").unwrap().only.len(), 2);
+        let asked =
+            of("all_reduce -t 1 -p 0 -m 1 -N 1 -T 0 -G 0 -C 0 -S 0 -a 1 -z 0 -y 0 -u 0 -R 0 -D 0")
+                .unwrap();
+        assert_eq!(
+            asked.sweep(),
+            of("all_reduce --nthreads 1 --blocking 0").unwrap().sweep()
+        );
+        assert_eq!(
+            of("all_reduce --gpus 0,0000:41:00.0").unwrap().only.len(),
+            2
+        );
         let help = parse("firstlight nccl -h".split(' ').map(OsString::from));
         assert!(matches!(help, Err(NoArgs::Asked(text)) if text.contains("--minbytes")));
     }
@@ -214,7 +247,10 @@ mod tests {
     #[test]
     fn errors_name_the_allowed_values() {
         for (line, parts) in [
-            ("all_reduced", &["'all_reduced'", "all_reduce, all_gather"][..]),
+            (
+                "all_reduced",
+                &["'all_reduced'", "all_reduce, all_gather"][..],
+            ),
             ("all_reduce -b 8Q", &["'8Q'", "K, M or G"]),
             ("all_reduce -b 99999999999G", &["'99999999999G'"]),
             ("all_reduce -d int8", &["'int8'", "float, half"]),
@@ -230,13 +266,19 @@ mod tests {
             ("all_reduce -f -2", &["'-2'", "--stepfactor", "from 2"]),
             ("all_reduce -n -1", &["-1", "--iters", "1..=100000"]),
             ("all_reduce -t 2", &["'2'", "--nthreads", "default only, 1"]),
-            ("all_reduce --cudagraph 1", &["--cudagraph", "default only, 0"]),
+            (
+                "all_reduce --cudagraph 1",
+                &["--cudagraph", "default only, 0"],
+            ),
             ("all_reduce -g 2 --gpus 0", &["--ngpus", "--gpus"]),
             ("all_reduce --gpus x", &["'x' is not a GPU"]),
             ("all_reduce --p2p some", &["'some'", "on, off, strict"]),
         ] {
             let why = of(line).unwrap_err();
-            assert!(parts.iter().all(|p| why.contains(p)) && !why.contains('\n'), "{line}: {why}");
+            assert!(
+                parts.iter().all(|p| why.contains(p)) && !why.contains('\n'),
+                "{line}: {why}"
+            );
         }
     }
 }

@@ -102,12 +102,18 @@ pub struct Time {
 }
 
 fn address(word: &str) -> Result<String, String> {
-    http::checked_url(word).map(str::to_owned).map_err(|e| e.to_string())
+    http::checked_url(word)
+        .map(str::to_owned)
+        .map_err(|e| e.to_string())
 }
 
 fn checksum(word: &str) -> Result<String, String> {
     let fine = word.len() == 64 && word.bytes().all(|b| b.is_ascii_hexdigit());
-    if fine { Ok(word.to_owned()) } else { Err("allowed: 64 hexadecimal digits".to_owned()) }
+    if fine {
+        Ok(word.to_owned())
+    } else {
+        Err("allowed: 64 hexadecimal digits".to_owned())
+    }
 }
 
 #[cfg(test)]
@@ -119,13 +125,21 @@ mod tests {
     fn places_and_limits_are_checked_first() {
         for (line, parts) in [
             ("publish r --url ftp://h/", ["ftp://h/", "https://"]),
-            ("publish r --url http://h:80800/", ["http://h:80800/", "[:PORT]"]),
+            (
+                "publish r --url http://h:80800/",
+                ["http://h:80800/", "[:PORT]"],
+            ),
             ("publish r --keep 0", ["'0'", "1..=1000"]),
             ("publish r --verdict GOOD", ["GOOD", "DEGRADED"]),
-            ("fetch http://h/f -o f --sha256 12", ["'12'", "64 hexadecimal"]),
+            (
+                "fetch http://h/f -o f --sha256 12",
+                ["'12'", "64 hexadecimal"],
+            ),
         ] {
             let words = format!("firstlight {line}");
-            let Err(NoArgs::Wrong(why)) = parse(words.split(' ').map(OsString::from)) else { panic!("{line}") };
+            let Err(NoArgs::Wrong(why)) = parse(words.split(' ').map(OsString::from)) else {
+                panic!("{line}")
+            };
             assert!(parts.iter().all(|p| why.contains(p)), "{line}: {why}");
         }
     }

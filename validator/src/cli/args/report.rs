@@ -31,7 +31,9 @@ impl Form {
     /// The form that the end of a file's name says.
     #[must_use]
     pub fn of_name(place: &Place) -> Option<Self> {
-        let Place::File(path) = place else { return None };
+        let Place::File(path) = place else {
+            return None;
+        };
         match path.extension()?.to_str()? {
             "txt" => Some(Self::Text),
             "json" => Some(Self::Json),

@@ -35,7 +35,11 @@ pub(super) struct NodesConsole {
 
 impl NodesConsole {
     pub(super) const fn new(on: bool) -> Self {
-        Self { on, begun: false, failed: None }
+        Self {
+            on,
+            begun: false,
+            failed: None,
+        }
     }
 
     fn say(&mut self, text: &str) {
@@ -48,7 +52,12 @@ impl NodesConsole {
 
     pub(super) fn welcome(&mut self, welcome: &Welcome) {
         let Welcome { node, names, .. } = welcome;
-        self.say(&format!("node {} of {}: {}\n", node + 1, names.len(), names.join(", ")));
+        self.say(&format!(
+            "node {} of {}: {}\n",
+            node + 1,
+            names.len(),
+            names.join(", ")
+        ));
     }
 
     /// Prints the findings of a run that has no rows.
@@ -77,12 +86,23 @@ impl NodesConsole {
 
 fn member_end(name: &str, ending: &Ending, why: &str, seconds: f64) -> String {
     let verdict = verdict_of(ending.status);
-    let codes = ending.findings.iter().filter(|f| f.severity > Severity::Info).map(|f| f.code.as_str());
-    format!("\nVERDICT  {verdict}   {why}\n{}", nodes_line(verdict, &[], codes.collect(), name, seconds))
+    let codes = ending
+        .findings
+        .iter()
+        .filter(|f| f.severity > Severity::Info)
+        .map(|f| f.code.as_str());
+    format!(
+        "\nVERDICT  {verdict}   {why}\n{}",
+        nodes_line(verdict, &[], codes.collect(), name, seconds)
+    )
 }
 
 /// The findings of a node that met no other.
-const ALONE: TestInfo = TestInfo { id: "nodes-meeting", title: "", proves: "" };
+const ALONE: TestInfo = TestInfo {
+    id: "nodes-meeting",
+    title: "",
+    proves: "",
+};
 
 impl Watcher for NodesConsole {
     fn head(&mut self, cluster: &Cluster, group: &Communicator, sweep: &Sweep) {
@@ -103,7 +123,10 @@ impl Watcher for NodesConsole {
 
     fn ended(&mut self, about: &TestInfo, judgement: &Judgement, seconds: f64) {
         if !self.begun {
-            self.say(&format!("firstlight {}   nodes\n\n", env!("CARGO_PKG_VERSION")));
+            self.say(&format!(
+                "firstlight {}   nodes\n\n",
+                env!("CARGO_PKG_VERSION")
+            ));
             self.begun = true;
         }
         self.say(&text::row(&entry(about, judgement, seconds)));
@@ -113,7 +136,13 @@ impl Watcher for NodesConsole {
 fn title(cluster: &Cluster, group: &Communicator, sweep: &Sweep) -> String {
     let devices = devices(cluster, group);
     let library = group.nccl.first().copied().unwrap_or_default();
-    head(&RunInfo { version: env!("CARGO_PKG_VERSION"), library, sweep, gpus: 1, devices: &devices })
+    head(&RunInfo {
+        version: env!("CARGO_PKG_VERSION"),
+        library,
+        sweep,
+        gpus: 1,
+        devices: &devices,
+    })
 }
 
 fn devices(cluster: &Cluster, group: &Communicator) -> Vec<Device> {
@@ -139,13 +168,21 @@ fn verdict_of(status: u8) -> Verdict {
 
 /// The tests as in a report.
 pub(super) fn entries(tests: &[(TestInfo, Judgement, f64)]) -> Vec<TestEntry> {
-    tests.iter().map(|(about, judgement, seconds)| entry(about, judgement, *seconds)).collect()
+    tests
+        .iter()
+        .map(|(about, judgement, seconds)| entry(about, judgement, *seconds))
+        .collect()
 }
 
 fn entry(about: &TestInfo, judgement: &Judgement, seconds: f64) -> TestEntry {
-    let TestInfo { id, title, proves, .. } = about;
+    let TestInfo {
+        id, title, proves, ..
+    } = about;
     let host = Host::default();
-    TestEntry { seconds, ..TestEntry::from_judgement(id, title, proves, Level::Standard, judgement.clone(), &host) }
+    TestEntry {
+        seconds,
+        ..TestEntry::from_judgement(id, title, proves, Level::Standard, judgement.clone(), &host)
+    }
 }
 
 /// A node in the report.
@@ -192,8 +229,14 @@ pub(super) fn write(
         nodes,
         tests,
         findings: FindingEntry::all(&ending.findings, &Host::default()),
-        workload_env: workload.iter().map(|a| (a.name.as_str(), a.value.as_str())).collect(),
-        workload_reasons: workload.iter().map(|a| (a.name.as_str(), a.reason.as_str())).collect(),
+        workload_env: workload
+            .iter()
+            .map(|a| (a.name.as_str(), a.value.as_str()))
+            .collect(),
+        workload_reasons: workload
+            .iter()
+            .map(|a| (a.name.as_str(), a.reason.as_str()))
+            .collect(),
     };
     let text = pretty(&report).map_err(|e| CommandError::undone(&e))?;
     Ok(output::write(place, &text)?)
@@ -212,7 +255,14 @@ pub(super) struct CollectiveTable {
 impl CollectiveTable {
     pub(super) fn new(on: bool, json: Option<Place>) -> Self {
         let begun = SystemTime::now();
-        Self { screen: NodesConsole::new(on), json, begun, rows: Vec::new(), library: 0, devices: Vec::new() }
+        Self {
+            screen: NodesConsole::new(on),
+            json,
+            begun,
+            rows: Vec::new(),
+            library: 0,
+            devices: Vec::new(),
+        }
     }
 
     /// The end of the table, and nccl-tests' JSON.
@@ -230,18 +280,31 @@ impl CollectiveTable {
                 errors: &[],
             };
             let (library, devices) = (self.library, self.devices.as_slice());
-            let title = RunInfo { version: env!("CARGO_PKG_VERSION"), library, sweep, gpus: 1, devices };
-            let text = pretty(&json(&title, &self.rows, &run)).map_err(|e| CommandError::undone(&e))?;
+            let title = RunInfo {
+                version: env!("CARGO_PKG_VERSION"),
+                library,
+                sweep,
+                gpus: 1,
+                devices,
+            };
+            let text =
+                pretty(&json(&title, &self.rows, &run)).map_err(|e| CommandError::undone(&e))?;
             output::write(place, &text)?;
         }
-        self.screen.failed.map_or(Ok(()), |why| Err(CommandError::Undone(why)))
+        self.screen
+            .failed
+            .map_or(Ok(()), |why| Err(CommandError::Undone(why)))
     }
 }
 
 impl Watcher for CollectiveTable {
     fn head(&mut self, cluster: &Cluster, group: &Communicator, sweep: &Sweep) {
-        (self.devices, self.library) = (devices(cluster, group), group.nccl.first().copied().unwrap_or_default());
-        self.screen.say(&(title(cluster, group, sweep) + &columns()));
+        (self.devices, self.library) = (
+            devices(cluster, group),
+            group.nccl.first().copied().unwrap_or_default(),
+        );
+        self.screen
+            .say(&(title(cluster, group, sweep) + &columns()));
     }
 
     fn row(&mut self, one: &Row) {
@@ -262,9 +325,16 @@ mod tests {
 
     #[test]
     fn the_last_line_of_a_node_that_does_not_lead_has_the_time_it_took() {
-        let ending = Ending { status: SUCCESS, findings: Vec::new(), network: None };
+        let ending = Ending {
+            status: SUCCESS,
+            findings: Vec::new(),
+            network: None,
+        };
         let text = member_end("node2", &ending, "of the node that leads", 12.34);
-        assert!(text.starts_with("\nVERDICT  PASS   of the node that leads\nFIRSTLIGHT verdict=PASS"), "{text}");
+        assert!(
+            text.starts_with("\nVERDICT  PASS   of the node that leads\nFIRSTLIGHT verdict=PASS"),
+            "{text}"
+        );
         assert!(text.ends_with("host=node2 seconds=12.3\n"), "{text}");
     }
 }

@@ -26,16 +26,24 @@ pub(super) use settings::launched_process;
 use std::time::{Instant, SystemTime};
 
 /// Runs tests over the nodes.
-pub(super) fn run(root: &Root, config: &Config, asked: &Nodes, selection: TestSelection) -> Result<u8, CommandError> {
+pub(super) fn run(
+    root: &Root,
+    config: &Config,
+    asked: &Nodes,
+    selection: TestSelection,
+) -> Result<u8, CommandError> {
     let started = SystemTime::now();
     let begun = Instant::now();
     let shown = asked.json != Some(Place::Stdout);
     let local = local::read(root, config, &asked.meet, &asked.gpus)?;
     let mut screen = NodesConsole::new(shown);
-    let write = |nodes: Vec<Node<'_>>, tests: &[TestEntry], ending: &Ending, workload: &[Advice]| {
-        let Some(place) = &asked.json else { return Ok(()) };
-        display::write(place, nodes, tests, (ending, workload), (started, begun))
-    };
+    let write =
+        |nodes: Vec<Node<'_>>, tests: &[TestEntry], ending: &Ending, workload: &[Advice]| {
+            let Some(place) = &asked.json else {
+                return Ok(());
+            };
+            display::write(place, nodes, tests, (ending, workload), (started, begun))
+        };
     match meet::meet(config, &asked.meet, &local)? {
         Role::Member(link) => {
             let (ended, names) = meet::follow(link, &local, shown, begun)?;
@@ -44,26 +52,45 @@ pub(super) fn run(root: &Root, config: &Config, asked: &Nodes, selection: TestSe
             Ok(ended.ending.status)
         }
         Role::Alone(finding) => {
-            let ending = Ending { status: NOT_DONE, findings: vec![*finding], network: None };
+            let ending = Ending {
+                status: NOT_DONE,
+                findings: vec![*finding],
+                network: None,
+            };
             screen.findings(&ending.findings);
             write(Vec::new(), &[], &ending, &[])?;
             Ok(NOT_DONE)
         }
         Role::Leader(mut leader) => {
             let (tests, network) = suite::run(&mut leader.gathered, selection, &mut screen);
-            let findings: Vec<_> = tests.iter().flat_map(|(_, judgement, _)| judgement.findings.clone()).collect();
+            let findings: Vec<_> = tests
+                .iter()
+                .flat_map(|(_, judgement, _)| judgement.findings.clone())
+                .collect();
             let tests = display::entries(&tests);
             let status = worst(tests.iter().map(|test| test.outcome));
             let network = network.filter(|_| matches!(status, SUCCESS | DEGRADED));
-            let ending = Ending { status, findings, network };
+            let ending = Ending {
+                status,
+                findings,
+                network,
+            };
             let own = leader.end(&ending);
             let seconds = begun.elapsed().as_secs_f64();
             let name = &local.card.name;
             screen.end(&tests, status, name, seconds);
-            let nodes = leader.gathered.cluster.cards().into_iter().map(Node::Card).collect();
+            let nodes = leader
+                .gathered
+                .cluster
+                .cards()
+                .into_iter()
+                .map(Node::Card)
+                .collect();
             let workload = own.map(|own| workload(&own, &local)).unwrap_or_default();
             write(nodes, &tests, &ending, &workload)?;
-            screen.failed.map_or(Ok(status), |why| Err(CommandError::Undone(why)))
+            screen
+                .failed
+                .map_or(Ok(status), |why| Err(CommandError::Undone(why)))
         }
     }
 }
@@ -94,16 +121,25 @@ pub(super) fn nccl(
                 Err(findings) => (NOT_DONE, findings),
                 Ok(cluster) => {
                     super::nccl::check_exact(sweep, cluster.gpus())?;
-                    match suite::run_collective(cluster, sweep, sizes, asked.root_rank, &mut table) {
+                    match suite::run_collective(cluster, sweep, sizes, asked.root_rank, &mut table)
+                    {
                         Ok(rows) => (of_rows(&rows), Vec::new()),
                         Err(finding) => {
-                            let status = if finding.severity == Severity::Fail { FAILURE } else { NOT_DONE };
+                            let status = if finding.severity == Severity::Fail {
+                                FAILURE
+                            } else {
+                                NOT_DONE
+                            };
                             (status, vec![*finding])
                         }
                     }
                 }
             };
-            leader.end(&Ending { status, findings: findings.clone(), network: None });
+            leader.end(&Ending {
+                status,
+                findings: findings.clone(),
+                network: None,
+            });
             NodesConsole::new(true).findings(&findings);
             table.finish(sweep, findings.is_empty())?;
             Ok(status)
@@ -113,14 +149,24 @@ pub(super) fn nccl(
 
 /// The workload's settings for traffic between the nodes, with this node's device names; none without a good result.
 fn workload(ended: &MemberResult, node: &LocalNode) -> Vec<Advice> {
-    let Some(choice) = &ended.ending.network else { return Vec::new() };
-    let hcas: Vec<_> = choice.rails.iter().filter_map(|rail| node.local.hcas.get(*rail).cloned()).collect();
+    let Some(choice) = &ended.ending.network else {
+        return Vec::new();
+    };
+    let hcas: Vec<_> = choice
+        .rails
+        .iter()
+        .filter_map(|rail| node.local.hcas.get(*rail).cloned())
+        .collect();
     between_nodes(ended.interface.as_deref().ok(), &hcas, choice.merge)
 }
 
 fn of_rows(rows: &[Row]) -> u8 {
     super::nccl::log_first_wrong(rows);
-    if rows.iter().any(|row| row.wrong() > 0) { FAILURE } else { SUCCESS }
+    if rows.iter().any(|row| row.wrong() > 0) {
+        FAILURE
+    } else {
+        SUCCESS
+    }
 }
 
 /// The exit status of these outcomes; an error if no test ran.
@@ -150,5 +196,7 @@ pub(super) fn wanted(nodes: bool, meet: &Meet) -> Result<bool, CommandError> {
 }
 
 fn messages(findings: &[Finding]) -> impl Iterator<Item = String> {
-    findings.iter().map(|finding| format!("{}: {}", finding.code, finding.message))
+    findings
+        .iter()
+        .map(|finding| format!("{}: {}", finding.code, finding.message))
 }

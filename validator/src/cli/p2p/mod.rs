@@ -25,17 +25,30 @@ use serde::Serialize;
 use std::fmt::Write as _;
 
 /// The tests of this command: CUDA, capability, integrity, speed.
-const TESTS: &[&str] = &["cuda", "p2p-capability", "p2p-integrity", "p2p-bandwidth", "p2p-latency"];
+const TESTS: &[&str] = &[
+    "cuda",
+    "p2p-capability",
+    "p2p-integrity",
+    "p2p-bandwidth",
+    "p2p-latency",
+];
 
 /// `p2p`; the exit status is that of the verdict.
-pub(in crate::cli) fn run(root: &Root, mut config: Config, asked: &P2p) -> Result<u8, CommandError> {
+pub(in crate::cli) fn run(
+    root: &Root,
+    mut config: Config,
+    asked: &P2p,
+) -> Result<u8, CommandError> {
     if asked.plan {
         return plan(root, &config, asked.json.as_ref());
     }
     if let Some(unknown) = TESTS.iter().find(|id| suite::by_id(id).is_none()) {
         return Err(CommandError::Undone(format!("there is no test {unknown}")));
     }
-    let forms = apart([(CopyForm::Json, asked.json.clone()), (CopyForm::Html, asked.html.clone())])?;
+    let forms = apart([
+        (CopyForm::Json, asked.json.clone()),
+        (CopyForm::Html, asked.html.clone()),
+    ])?;
     let on_console = !forms.iter().any(|(_, place)| *place == Place::Stdout);
     config.validate.level = asked.level.unwrap_or(config.validate.level);
     // The configuration's selection of tests for `validate` does not apply to this command.
@@ -48,12 +61,20 @@ pub(in crate::cli) fn run(root: &Root, mut config: Config, asked: &P2p) -> Resul
     let chosen = suite::selection(&config.validate, TESTS);
     let interrupts = engine::Interrupts::catch().map_err(|e| CommandError::undone(&e))?;
     let mut console = Console::new(on_console, asked.output)?;
-    let copies = forms.into_iter().map(|(form, place)| ReportCopy::new(form, place)).collect::<Result<Vec<_>, _>>()?;
+    let copies = forms
+        .into_iter()
+        .map(|(form, place)| ReportCopy::new(form, place))
+        .collect::<Result<Vec<_>, _>>()?;
     let mut report = engine::run_plan(root, &config, &chosen, &interrupts, &mut console);
     unfinished::finish(root, &config, &mut report, &interrupts, &mut console);
     // The end of the text has the matrix of fewer GPUs.
-    let many = (report.gpus.len() > MOST_GPUS).then(|| pairs(&report)).flatten();
-    for text in [nvidia_sample::report_tables(&report), many].into_iter().flatten() {
+    let many = (report.gpus.len() > MOST_GPUS)
+        .then(|| pairs(&report))
+        .flatten();
+    for text in [nvidia_sample::report_tables(&report), many]
+        .into_iter()
+        .flatten()
+    {
         console.say(&format!("\n{text}"));
     }
     deliver(&mut report, copies, &mut console);
@@ -76,15 +97,19 @@ fn plan(root: &Root, config: &Config, json: Option<&Place>) -> Result<u8, Comman
     }
     let nvlinks = nvlinks(root, config, &fabric)?;
     let known = nvlinks.is_some();
-    let routes =
-        Routes::new(&fabric, &fabric.gpus, &nvlinks.unwrap_or_default()).map_err(|e| CommandError::undone(&e))?;
+    let routes = Routes::new(&fabric, &fabric.gpus, &nvlinks.unwrap_or_default())
+        .map_err(|e| CommandError::undone(&e))?;
     let plans = Plans {
         schema: "firstlight.p2p-plan/1",
         root: &fabric.root,
         ordered: Plan::ordered(&routes),
         unordered: Plan::unordered(&routes),
     };
-    write_json_or_text(json, &plans, &plan_text(&fabric, &gpu_block(root, &fabric), known, &plans))?;
+    write_json_or_text(
+        json,
+        &plans,
+        &plan_text(&fabric, &gpu_block(root, &fabric), known, &plans),
+    )?;
     Ok(SUCCESS)
 }
 

@@ -45,34 +45,57 @@ pub(super) fn finish(
     let run = |tests: &[&str], avoid: Vec<Pair>, spent: f64| {
         let mut config = config.clone();
         let left = config.validate.timeout_s as f64 - spent;
-        (config.validate.timeout_s, config.validate.avoid) =
-            (whole(left)?, avoid.iter().map(|pair| (pair.from, pair.to)).collect());
+        (config.validate.timeout_s, config.validate.avoid) = (
+            whole(left)?,
+            avoid.iter().map(|pair| (pair.from, pair.to)).collect(),
+        );
         let plan = suite::selection(&config.validate, tests);
-        interrupts.received().is_none().then(|| engine::run_plan(root, &config, &plan, interrupts, &mut Silent))
+        interrupts
+            .received()
+            .is_none()
+            .then(|| engine::run_plan(root, &config, &plan, interrupts, &mut Silent))
     };
     let gpus = report.gpus.len();
     while known.len() < gpus * gpus.saturating_sub(1) {
-        let Some(part) = run(&["cuda", TRIED], known.keys().copied().collect(), report.seconds) else {
+        let Some(part) = run(
+            &["cuda", TRIED],
+            known.keys().copied().collect(),
+            report.seconds,
+        ) else {
             break;
         };
         let more = results(&part);
         report.seconds += part.seconds;
-        let Some(entry) = part.tests.into_iter().find(|t| t.id == TRIED).filter(|_| !more.is_empty()) else {
+        let Some(entry) = part
+            .tests
+            .into_iter()
+            .find(|t| t.id == TRIED)
+            .filter(|_| !more.is_empty())
+        else {
             break;
         };
         console.row(&entry);
         add(report, entry, &more);
         known.extend(more);
     }
-    let bad: Vec<_> = known.iter().filter(|(_, result)| *result != GOOD).map(|(pair, _)| *pair).collect();
-    let idle = |t: &TestEntry| SPEED.contains(&t.id.as_str()) && t.outcome == Outcome::NotApplicable;
+    let bad: Vec<_> = known
+        .iter()
+        .filter(|(_, result)| *result != GOOD)
+        .map(|(pair, _)| *pair)
+        .collect();
+    let idle =
+        |t: &TestEntry| SPEED.contains(&t.id.as_str()) && t.outcome == Outcome::NotApplicable;
     if !bad.is_empty()
         && bad.len() < known.len()
         && report.tests.iter().any(idle)
         && let Some(part) = run(&[&["cuda"], SPEED].concat(), bad, report.seconds)
     {
         report.seconds += part.seconds;
-        for entry in part.tests.into_iter().filter(|t| SPEED.contains(&t.id.as_str())) {
+        for entry in part
+            .tests
+            .into_iter()
+            .filter(|t| SPEED.contains(&t.id.as_str()))
+        {
             console.row(&entry);
             if let Some(place) = report.tests.iter_mut().find(|t| t.id == entry.id) {
                 *place = entry;
@@ -84,20 +107,32 @@ pub(super) fn finish(
 }
 
 /// Whole seconds; `None` if none is left.
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "1 to 86400 by the check before the cast")]
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "1 to 86400 by the check before the cast"
+)]
 fn whole(seconds: f64) -> Option<u64> {
-    (1.0..=86_400.0).contains(&seconds).then_some(seconds as u64)
+    (1.0..=86_400.0)
+        .contains(&seconds)
+        .then_some(seconds as u64)
 }
 
 /// The results by ordered pair. A test that ended without them names the pair that it hung in.
 fn results(report: &Report) -> BTreeMap<Pair, String> {
-    let Some(test) = report.tests.iter().find(|test| test.id == TRIED) else { return BTreeMap::new() };
-    let all: BTreeMap<_, _> = pair_rows(&test.tables).map(|row| (row.pair(), row.result)).collect();
+    let Some(test) = report.tests.iter().find(|test| test.id == TRIED) else {
+        return BTreeMap::new();
+    };
+    let all: BTreeMap<_, _> = pair_rows(&test.tables)
+        .map(|row| (row.pair(), row.result))
+        .collect();
     if !all.is_empty() {
         return all;
     }
     let silent = test.findings.iter().filter(|f| f.is(Code::TestTimeout));
-    silent.filter_map(|f| Some((pair_of(f)?, "HANG".to_owned()))).collect()
+    silent
+        .filter_map(|f| Some((pair_of(f)?, "HANG".to_owned())))
+        .collect()
 }
 
 /// The pair that a test hung in, if it names one.
@@ -108,13 +143,23 @@ fn pair_of(finding: &FindingEntry) -> Option<Pair> {
 
 /// Adds a later run of the same test: its findings, its time, and its results, also those that are in no table of it.
 fn add(report: &mut Report, more: TestEntry, results: &BTreeMap<Pair, String>) {
-    let Some(test) = report.tests.iter_mut().find(|test| test.id == TRIED) else { return };
+    let Some(test) = report.tests.iter_mut().find(|test| test.id == TRIED) else {
+        return;
+    };
     test.findings.extend(more.findings);
     test.seconds += more.seconds;
     test.log_tail.extend(more.log_tail);
     test.outcome = of_severities(test.findings.iter().map(|f| f.severity));
-    let rows = results.iter().map(|(pair, result)| PairRow::new(*pair, result.as_str()));
-    match test.tables.iter_mut().find_map(|table| if let Table::Pairs(all) = table { Some(all) } else { None }) {
+    let rows = results
+        .iter()
+        .map(|(pair, result)| PairRow::new(*pair, result.as_str()));
+    match test.tables.iter_mut().find_map(|table| {
+        if let Table::Pairs(all) = table {
+            Some(all)
+        } else {
+            None
+        }
+    }) {
         Some(all) => all.extend(rows),
         None => test.tables.push(Table::Pairs(rows.collect())),
     }
@@ -130,7 +175,8 @@ mod tests {
     #[test]
     fn a_silent_test_names_its_pair_and_another_subject_names_none() {
         let of = |represents: &[Subject]| {
-            let mut finding = Code::TestTimeout.finding(Severity::Error, Subject::test(TRIED), "no answer");
+            let mut finding =
+                Code::TestTimeout.finding(Severity::Error, Subject::test(TRIED), "no answer");
             finding.represents = represents.to_vec();
             pair_of(&FindingEntry::of(&finding, &Host::default()))
         };
@@ -138,11 +184,17 @@ mod tests {
         assert_eq!(of(&[pair.into()]), Some(pair));
         assert_eq!((of(&[GpuId::new(3).into()]), of(&[])), (None, None));
         let own = Code::TestTimeout.finding(Severity::Error, pair, "no answer");
-        assert_eq!(pair_of(&FindingEntry::of(&own, &Host::default())), Some(pair));
+        assert_eq!(
+            pair_of(&FindingEntry::of(&own, &Host::default())),
+            Some(pair)
+        );
     }
 
     #[test]
     fn no_run_starts_without_time() {
-        assert_eq!((whole(0.9), whole(-3.0), whole(f64::NAN), whole(12.7)), (None, None, None, Some(12)));
+        assert_eq!(
+            (whole(0.9), whole(-3.0), whole(f64::NAN), whole(12.7)),
+            (None, None, None, Some(12))
+        );
     }
 }

@@ -22,9 +22,15 @@ use std::path::{Path, PathBuf};
 pub(in crate::cli) fn run(asked: Asked) -> Result<u8, CommandError> {
     match asked {
         Asked::Save { files, to, force } => save(&files, to.as_ref(), force),
-        Asked::Compare { baseline, report, json } => {
+        Asked::Compare {
+            baseline,
+            report,
+            json,
+        } => {
             if baseline.as_os_str() == "-" {
-                return Err(CommandError::Usage("baseline compare: the baseline is a file, not -".to_owned()));
+                return Err(CommandError::Usage(
+                    "baseline compare: the baseline is a file, not -".to_owned(),
+                ));
             }
             keep_reports("--json", json.as_ref())?;
             let known = from_file(&baseline).map_err(CommandError::Undone)?;
@@ -51,13 +57,20 @@ fn here(path: &Path, why: &str) -> String {
 
 fn save(files: &[PathBuf], to: Option<&PathBuf>, force: bool) -> Result<u8, CommandError> {
     let wrong = |why: String| CommandError::Usage(format!("baseline save: {why}"));
-    let (to, reports) = to.map(|to| (to, files)).or_else(|| files.split_last()).unzip();
+    let (to, reports) = to
+        .map(|to| (to, files))
+        .or_else(|| files.split_last())
+        .unzip();
     let (Some(to), Some(reports)) = (to, reports.filter(|reports| !reports.is_empty())) else {
-        return Err(wrong("allowed: one report or more, and the file of the baseline".to_owned()));
+        return Err(wrong(
+            "allowed: one report or more, and the file of the baseline".to_owned(),
+        ));
     };
     let stdin = |path: &&PathBuf| path.as_os_str() == "-";
     if reports.iter().filter(stdin).count() > 1 || stdin(&to) {
-        return Err(wrong("- is standard input, once and in the place of a report".to_owned()));
+        return Err(wrong(
+            "- is standard input, once and in the place of a report".to_owned(),
+        ));
     }
     if !force && fs::symlink_metadata(to).is_ok() {
         return Err(wrong(here(to, "exists; --force replaces it")));
@@ -65,12 +78,22 @@ fn save(files: &[PathBuf], to: Option<&PathBuf>, force: bool) -> Result<u8, Comm
     if to.is_file() && files::read(to, LARGEST).is_ok_and(|bytes| from_json(&bytes).is_ok()) {
         return Err(wrong(here(to, "is a report and will not be replaced")));
     }
-    let reports = reports.iter().map(|path| read_any(path)).collect::<Result<Vec<_>, _>>()?;
-    let made = baseline(&reports).map_err(|why| CommandError::Undone(format!("baseline save: {why}")))?;
+    let reports = reports
+        .iter()
+        .map(|path| read_any(path))
+        .collect::<Result<Vec<_>, _>>()?;
+    let made =
+        baseline(&reports).map_err(|why| CommandError::Undone(format!("baseline save: {why}")))?;
     if made.left_out > 0 {
-        log::warn!("{} figures are not in every report and were left out", made.left_out);
+        log::warn!(
+            "{} figures are not in every report and were left out",
+            made.left_out
+        );
     }
-    write(&Place::File(to.clone()), &pretty(&made).map_err(|e| CommandError::undone(&e))?)?;
+    write(
+        &Place::File(to.clone()),
+        &pretty(&made).map_err(|e| CommandError::undone(&e))?,
+    )?;
     let line = format!(
         "{}: {} figures of {}, level {}, {}; {}\n",
         to.display(),
@@ -89,7 +112,9 @@ pub(in crate::cli) fn compare(asked: &Compare) -> Result<u8, CommandError> {
     if let (Some(html), Some(json)) = (&asked.html, &asked.json)
         && ((html, json) == (&Place::Stdout, &Place::Stdout) || same_file(html, json))
     {
-        return Err(CommandError::Usage(format!("--html {html} and --json {json}: only one of them can go there")));
+        return Err(CommandError::Usage(format!(
+            "--html {html} and --json {json}: only one of them can go there"
+        )));
     }
     for (option, place) in [("--html", &asked.html), ("--json", &asked.json)] {
         keep_reports(option, place.as_ref())?;
@@ -114,7 +139,9 @@ pub(in crate::cli) fn compare(asked: &Compare) -> Result<u8, CommandError> {
         }
     }
     if all.is_empty() {
-        return Err(CommandError::Undone("compare: there is no report".to_owned()));
+        return Err(CommandError::Undone(
+            "compare: there is no report".to_owned(),
+        ));
     }
     let fleet = Fleet::of(all);
     let undone = |e: &dyn std::error::Error| CommandError::undone(e);
@@ -127,15 +154,28 @@ pub(in crate::cli) fn compare(asked: &Compare) -> Result<u8, CommandError> {
     if ![&asked.html, &asked.json].contains(&&Some(Place::Stdout)) {
         write(&Place::Stdout, &shown_text(&text::fleet(&fleet)))?;
     }
-    Ok(if fleet.unread() > 0 { NOT_DONE } else { SUCCESS })
+    Ok(if fleet.unread() > 0 {
+        NOT_DONE
+    } else {
+        SUCCESS
+    })
 }
 
 /// A word that was meant as a report is not taken for the file of the result.
 fn keep_reports(option: &str, place: Option<&Place>) -> Result<(), CommandError> {
-    let Some(Place::File(path)) = place.filter(|_| option == "--json") else { return Ok(()) };
-    let bytes = path.is_file().then(|| files::read(path, LARGEST).ok()).flatten().unwrap_or_default();
+    let Some(Place::File(path)) = place.filter(|_| option == "--json") else {
+        return Ok(());
+    };
+    let bytes = path
+        .is_file()
+        .then(|| files::read(path, LARGEST).ok())
+        .flatten()
+        .unwrap_or_default();
     if from_json(&bytes).is_ok() || Baseline::from_json(&bytes).is_ok() {
-        let why = here(path, "is a report or a baseline, and will not be replaced; --json=- writes to standard output");
+        let why = here(
+            path,
+            "is a report or a baseline, and will not be replaced; --json=- writes to standard output",
+        );
         return Err(CommandError::Usage(format!("{option} {why}")));
     }
     Ok(())
@@ -157,7 +197,9 @@ struct ReportFiles {
 impl ReportFiles {
     fn add(&mut self, path: PathBuf) -> Result<(), String> {
         if self.files.len() >= MOST {
-            return Err(format!("compare: more than {MOST} files, allowed: at most {MOST}"));
+            return Err(format!(
+                "compare: more than {MOST} files, allowed: at most {MOST}"
+            ));
         }
         self.files.push(path);
         Ok(())
@@ -192,7 +234,10 @@ fn read_report(path: &Path, listed: bool) -> Result<Option<Report>, String> {
     match from_json(&files::read(path, LARGEST)?) {
         Ok(report) => Ok(Some(report)),
         Err(ReportError::Schema(schema))
-            if listed && OTHER_SCHEMAS.iter().any(|known| schema == format!("\"{known}\"")) =>
+            if listed
+                && OTHER_SCHEMAS
+                    .iter()
+                    .any(|known| schema == format!("\"{known}\"")) =>
         {
             Ok(None)
         }

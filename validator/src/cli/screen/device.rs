@@ -55,7 +55,12 @@ impl ScreenDevice {
         let size = size(&file);
         let terminal = terminal(&file, size)?;
         file.write_all(BEGIN)?;
-        Ok(Self { terminal, file, size, before: None })
+        Ok(Self {
+            terminal,
+            file,
+            size,
+            before: None,
+        })
     }
 
     /// Rows of the terminal.
@@ -73,7 +78,9 @@ impl ScreenDevice {
             self.size = now;
             self.forget()?;
         }
-        self.terminal.draw(|frame| frame.render_widget(screen, frame.area())).map(drop)
+        self.terminal
+            .draw(|frame| frame.render_widget(screen, frame.area()))
+            .map(drop)
     }
 
     /// Clears the terminal, so that the next drawing writes all cells.
@@ -86,18 +93,33 @@ impl ScreenDevice {
 
 fn size(file: &File) -> (u16, u16) {
     let size = tcgetwinsize(file).map(|size| (size.ws_col, size.ws_row));
-    size.ok().filter(|(columns, rows)| *columns > 0 && *rows > 0).unwrap_or(USUAL)
+    size.ok()
+        .filter(|(columns, rows)| *columns > 0 && *rows > 0)
+        .unwrap_or(USUAL)
 }
 
-fn terminal(file: &File, (width, height): (u16, u16)) -> io::Result<Terminal<TermionBackend<File>>> {
-    let viewport = Viewport::Fixed(Rect { x: 0, y: 0, width, height });
-    Terminal::with_options(TermionBackend::new(file.try_clone()?), TerminalOptions { viewport })
+fn terminal(
+    file: &File,
+    (width, height): (u16, u16),
+) -> io::Result<Terminal<TermionBackend<File>>> {
+    let viewport = Viewport::Fixed(Rect {
+        x: 0,
+        y: 0,
+        width,
+        height,
+    });
+    Terminal::with_options(
+        TermionBackend::new(file.try_clone()?),
+        TerminalOptions { viewport },
+    )
 }
 
 impl Drop for ScreenDevice {
     fn drop(&mut self) {
         // A terminal that was only written to keeps the screen, so that it can still be read.
-        let Some(before) = self.before.take() else { return };
+        let Some(before) = self.before.take() else {
+            return;
+        };
         let _gone = tcsetattr(io::stdin(), OptionalActions::Now, &before);
         let _gone = self.file.write_all(END);
     }

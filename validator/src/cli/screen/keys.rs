@@ -45,7 +45,10 @@ impl Key {
     pub(super) fn read(limit: Duration) -> io::Result<Option<Self>> {
         let stdin = io::stdin();
         let mut wanted = [PollFd::new(&stdin, PollFlags::IN)];
-        let limit = Timespec { tv_sec: i64::try_from(limit.as_secs()).unwrap_or(i64::MAX), tv_nsec: 0 };
+        let limit = Timespec {
+            tv_sec: i64::try_from(limit.as_secs()).unwrap_or(i64::MAX),
+            tv_nsec: 0,
+        };
         match poll(&mut wanted, Some(&limit)) {
             Ok(0) | Err(rustix::io::Errno::INTR) => return Ok(None),
             Ok(_) => {}
@@ -90,7 +93,11 @@ pub(super) fn press(ended: &mut ResultScreen, key: Key, rows: u16) -> KeyEffect 
     if let Some(asked) = ended.asked.take() {
         ended.note = None;
         // Only one answer means yes.
-        return if key == Key::Char('y') { KeyEffect::Chosen(asked) } else { KeyEffect::Shown };
+        return if key == Key::Char('y') {
+            KeyEffect::Chosen(asked)
+        } else {
+            KeyEffect::Shown
+        };
     }
     ended.note = None;
     if let Page::Report(from) = ended.page {
@@ -113,10 +120,17 @@ pub(super) fn press(ended: &mut ResultScreen, key: Key, rows: u16) -> KeyEffect 
         Key::Left | Key::Up => ended.chosen = (ended.chosen + count - 1) % count,
         Key::Right | Key::Down => ended.chosen = (ended.chosen + 1) % count,
         Key::Enter => {
-            return ended.menu.get(ended.chosen).copied().map_or(KeyEffect::Shown, |item| choose(ended, item));
+            return ended
+                .menu
+                .get(ended.chosen)
+                .copied()
+                .map_or(KeyEffect::Shown, |item| choose(ended, item));
         }
         Key::Char(key) => {
-            let at = ended.menu.iter().position(|item| item.key == key.to_ascii_lowercase());
+            let at = ended
+                .menu
+                .iter()
+                .position(|item| item.key == key.to_ascii_lowercase());
             if let Some(item) = at.and_then(|at| ended.menu.get(at)).copied() {
                 ended.chosen = at.unwrap_or_default();
                 return choose(ended, item);
@@ -141,7 +155,10 @@ fn choose(ended: &mut ResultScreen, item: MenuItem) -> KeyEffect {
         // These cannot be undone and are confirmed first.
         'b' | 'o' => {
             ended.asked = Some(item.key);
-            ended.note = Some(format!("{}: press y, or any other key to go back", item.name));
+            ended.note = Some(format!(
+                "{}: press y, or any other key to go back",
+                item.name
+            ));
         }
         key => return KeyEffect::Chosen(key),
     }
@@ -155,7 +172,12 @@ mod tests {
 
     fn screen() -> ResultScreen {
         let mut ended = ResultScreen::without_report(Verdict::Error, "the validator was killed");
-        let items = [('1', "test quickly"), ('b', "reboot"), ('r', "report"), ('c', "code")];
+        let items = [
+            ('1', "test quickly"),
+            ('b', "reboot"),
+            ('r', "report"),
+            ('c', "code"),
+        ];
         ended.menu = items.map(|(key, name)| MenuItem { key, name }).to_vec();
         ended
     }
@@ -164,11 +186,19 @@ mod tests {
     fn a_reboot_is_asked_about_and_only_y_means_yes() {
         let mut ended = screen();
         assert_eq!(press(&mut ended, Key::Char('b'), 25), KeyEffect::Shown);
-        assert!(ended.note.as_ref().is_some_and(|note| note.starts_with("reboot: press y")));
+        assert!(
+            ended
+                .note
+                .as_ref()
+                .is_some_and(|note| note.starts_with("reboot: press y"))
+        );
         assert_eq!(press(&mut ended, Key::Enter, 25), KeyEffect::Shown);
         assert_eq!(press(&mut ended, Key::Char('y'), 25), KeyEffect::Shown);
         assert_eq!(press(&mut ended, Key::Char('b'), 25), KeyEffect::Shown);
-        assert_eq!(press(&mut ended, Key::Char('y'), 25), KeyEffect::Chosen('b'));
+        assert_eq!(
+            press(&mut ended, Key::Char('y'), 25),
+            KeyEffect::Chosen('b')
+        );
     }
 
     #[test]
@@ -176,11 +206,20 @@ mod tests {
         let mut ended = screen();
         assert_eq!(press(&mut ended, Key::Enter, 25), KeyEffect::Chosen('1'));
         assert_eq!(press(&mut ended, Key::Left, 25), KeyEffect::Shown);
-        assert_eq!((ended.chosen, press(&mut ended, Key::Enter, 25)), (3, KeyEffect::Shown));
+        assert_eq!(
+            (ended.chosen, press(&mut ended, Key::Enter, 25)),
+            (3, KeyEffect::Shown)
+        );
         assert_eq!(ended.page, Page::Code);
-        assert_eq!((press(&mut ended, Key::Other, 25), ended.page), (KeyEffect::Shown, Page::Verdict));
+        assert_eq!(
+            (press(&mut ended, Key::Other, 25), ended.page),
+            (KeyEffect::Shown, Page::Verdict)
+        );
         assert_eq!(press(&mut ended, Key::Interrupt, 25), KeyEffect::Shown);
-        ended.menu.push(MenuItem { key: 'q', name: "quit" });
+        ended.menu.push(MenuItem {
+            key: 'q',
+            name: "quit",
+        });
         assert_eq!(press(&mut ended, Key::Interrupt, 25), KeyEffect::Gone);
     }
 

@@ -49,7 +49,9 @@ struct VerdictFile {
 /// `screen`; the exit status is that of the choice.
 pub(super) fn run(asked: &Screen) -> Result<u8, CommandError> {
     if !io::stdin().is_terminal() || !io::stdout().is_terminal() {
-        return Err(CommandError::Usage("screen needs a terminal as its standard input and output".to_owned()));
+        return Err(CommandError::Usage(
+            "screen needs a terminal as its standard input and output".to_owned(),
+        ));
     }
     let mut ended = ended(asked)?;
     (ended.menu, ended.note) = (menu(asked), asked.note.clone());
@@ -79,15 +81,34 @@ pub(super) fn run(asked: &Screen) -> Result<u8, CommandError> {
 }
 
 fn menu(asked: &Screen) -> Vec<MenuItem> {
-    let machine = MACHINE.iter().filter(|(.., choice)| asked.machine && (asked.shell || *choice != Choice::Shell));
+    let machine = MACHINE
+        .iter()
+        .filter(|(.., choice)| asked.machine && (asked.shell || *choice != Choice::Shell));
     let machine = machine.map(|(key, name, _)| MenuItem { key: *key, name });
-    let end = (!asked.machine).then_some(MenuItem { key: 'q', name: "quit" });
-    machine.chain([MenuItem { key: 'r', name: "report" }, MenuItem { key: 'c', name: "code" }]).chain(end).collect()
+    let end = (!asked.machine).then_some(MenuItem {
+        key: 'q',
+        name: "quit",
+    });
+    machine
+        .chain([
+            MenuItem {
+                key: 'r',
+                name: "report",
+            },
+            MenuItem {
+                key: 'c',
+                name: "code",
+            },
+        ])
+        .chain(end)
+        .collect()
 }
 
 /// The report, with the verdict of process 1 if that is different.
 fn ended(asked: &Screen) -> Result<ResultScreen, CommandError> {
-    let Some(path) = &asked.verdict else { return Ok(ResultScreen::of_report(&read(&asked.report)?, None)) };
+    let Some(path) = &asked.verdict else {
+        return Ok(ResultScreen::of_report(&read(&asked.report)?, None));
+    };
     let file = verdict(path)?;
     let cause = file.cause.unwrap_or_default();
     Ok(match read(&asked.report) {
@@ -103,7 +124,11 @@ fn verdict(path: &Path) -> Result<VerdictFile, CommandError> {
     let bytes = files::read(path, LARGEST).map_err(bad)?;
     let file: VerdictFile = serde_json::from_slice(&bytes).map_err(|e| bad(e.to_string()))?;
     if file.schema != schema::VERDICT {
-        return Err(bad(format!("read schema {:?}, allowed: {}", file.schema, schema::VERDICT)));
+        return Err(bad(format!(
+            "read schema {:?}, allowed: {}",
+            file.schema,
+            schema::VERDICT
+        )));
     }
     Ok(file)
 }

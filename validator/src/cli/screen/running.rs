@@ -39,9 +39,16 @@ impl RunningScreen {
     ///
     /// # Errors
     /// The terminal cannot be opened, or the thread cannot be started.
-    pub(in crate::cli) fn start(path: &Path, ids: impl Iterator<Item = &'static str>) -> io::Result<Self> {
+    pub(in crate::cli) fn start(
+        path: &Path,
+        ids: impl Iterator<Item = &'static str>,
+    ) -> io::Result<Self> {
         let mut device = ScreenDevice::open(path)?;
-        let state = RunningState { live: ProgressScreen::new(ids), since: Instant::now(), ended: None };
+        let state = RunningState {
+            live: ProgressScreen::new(ids),
+            since: Instant::now(),
+            ended: None,
+        };
         let state = Arc::new(Mutex::new(state));
         let shared = Arc::clone(&state);
         let ((stop, stopped), (last, done)) = (channel::<()>(), channel());
@@ -60,13 +67,25 @@ impl RunningScreen {
             }
             let _receiver_gone = last.send(());
         };
-        thread::Builder::new().name("screen".to_owned()).spawn(draw)?;
-        Ok(Self { state, stop: Some(stop), done })
+        thread::Builder::new()
+            .name("screen".to_owned())
+            .spawn(draw)?;
+        Ok(Self {
+            state,
+            stop: Some(stop),
+            done,
+        })
     }
 
     /// Updates the state of the run.
     pub(in crate::cli) fn with(&self, change: impl FnOnce(&mut ProgressScreen)) {
-        change(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner).live);
+        change(
+            &mut self
+                .state
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .live,
+        );
     }
 
     /// The machine has been read.
@@ -76,7 +95,12 @@ impl RunningScreen {
 
     /// A test has begun.
     pub(in crate::cli) fn begun(&self, id: &str, deadline: Duration) {
-        let now = RunningTest { id: id.to_owned(), spent_s: 0, deadline_s: deadline.as_secs(), what: String::new() };
+        let now = RunningTest {
+            id: id.to_owned(),
+            spent_s: 0,
+            deadline_s: deadline.as_secs(),
+            what: String::new(),
+        };
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         (state.live.now, state.since) = (Some(now), Instant::now());
     }
@@ -103,7 +127,10 @@ impl RunningScreen {
 
     /// All tests have ended: the verdict is shown and stays.
     pub(in crate::cli) fn finish(mut self, report: &Report) {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).ended = Some(ResultScreen::of_report(report, None));
+        self.state
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .ended = Some(ResultScreen::of_report(report, None));
         self.stop = None;
         // A stopped terminal must not delay the verdict.
         let _late = self.done.recv_timeout(LAST);

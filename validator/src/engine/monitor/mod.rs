@@ -47,19 +47,29 @@ impl GpuMonitor {
                 new_findings.extend(change::increase_findings(&self.last, now));
                 new_findings.extend(self.tallies.add_snapshot(now));
                 new_findings.extend(self.users.started(now));
-                self.users.add_snapshot(now, snapshot.quiet && !self.has_hung, self.last.is_empty());
+                self.users.add_snapshot(
+                    now,
+                    snapshot.quiet && !self.has_hung,
+                    self.last.is_empty(),
+                );
                 self.last.clone_from(now);
                 new_findings
             }
             Err(why) => vec![change::unknown_state_finding(why)],
         };
-        new_findings.retain(|f| !change::persists(f) || self.reported.insert((f.code, f.message.clone())));
+        new_findings
+            .retain(|f| !change::persists(f) || self.reported.insert((f.code, f.message.clone())));
         self.new_findings.extend(new_findings);
     }
 
     /// Adds the observations during a test to its judgement, and corrects the judgement if they explain it. `kernel`
     /// contains the findings from the kernel log and from counters.
-    pub(super) fn explain(&mut self, test: &Test, judgement: Judgement, kernel: Vec<Finding>) -> Judgement {
+    pub(super) fn explain(
+        &mut self,
+        test: &Test,
+        judgement: Judgement,
+        kernel: Vec<Finding>,
+    ) -> Judgement {
         let kernel = explain::attribute_xids(&judgement, kernel);
         let judgement = judgement.with(kernel);
         let mut new_findings = std::mem::take(&mut self.new_findings);
@@ -73,14 +83,20 @@ impl GpuMonitor {
         });
         let judgement = judgement.with(new_findings);
         // Test `xid` reads the earlier log, and its losses may be over.
-        for gone in judgement.findings.iter().filter(|f| test.id() != "xid" && explain::is_loss(f)) {
+        for gone in judgement
+            .findings
+            .iter()
+            .filter(|f| test.id() != "xid" && explain::is_loss(f))
+        {
             if let Some(gpu) = gone.subject.without_function().address() {
                 self.lost.entry(gpu).or_insert_with(|| test.id().to_owned());
             }
         }
         let users = self.users.take();
         self.has_hung |= judgement.findings.iter().any(explain::is_hang);
-        if test.group != Group::Gpu || !matches!(judgement.outcome(), Outcome::Fail | Outcome::Error) {
+        if test.group != Group::Gpu
+            || !matches!(judgement.outcome(), Outcome::Fail | Outcome::Error)
+        {
             return judgement;
         }
         if !self.lost.is_empty() {
@@ -93,10 +109,20 @@ impl GpuMonitor {
 
 /// The finding about a GPU that NVML reports as lost.
 fn lost_gpu_finding(gpu: &GpuStatus) -> Option<Finding> {
-    let message = format!("{} ({}) is lost: NVML no longer reaches it", gpu.name(), gpu.gpu);
+    let message = format!(
+        "{} ({}) is lost: NVML no longer reaches it",
+        gpu.name(),
+        gpu.gpu
+    );
     let finding = || {
         let seen = "NVML: GPU is lost (NVML_ERROR_GPU_IS_LOST)";
-        Code::GpuGone.finding(Severity::Fail, Subject::from(gpu.gpu).without_function(), message).seen(seen)
+        Code::GpuGone
+            .finding(
+                Severity::Fail,
+                Subject::from(gpu.gpu).without_function(),
+                message,
+            )
+            .seen(seen)
     };
     (gpu.presence == Presence::Lost).then(finding)
 }

@@ -34,16 +34,29 @@ impl TallyHistory {
     /// Adds a snapshot, and returns the findings about what rose since the last one.
     pub(super) fn add_snapshot(&mut self, now: &[GpuStatus]) -> Vec<Finding> {
         let before = |gpu: &GpuStatus| self.last.get(&gpu.gpu);
-        let pairs: Vec<_> = now.iter().filter_map(|gpu| Some((gpu, before(gpu)?))).collect();
+        let pairs: Vec<_> = now
+            .iter()
+            .filter_map(|gpu| Some((gpu, before(gpu)?)))
+            .collect();
         let mut found = limited(&pairs);
-        found.extend(pairs.iter().filter_map(|(gpu, before)| nvlink_errors(gpu, before)));
-        found.extend(pairs.iter().filter_map(|(gpu, before)| pcie_errors(gpu, before)));
+        found.extend(
+            pairs
+                .iter()
+                .filter_map(|(gpu, before)| nvlink_errors(gpu, before)),
+        );
+        found.extend(
+            pairs
+                .iter()
+                .filter_map(|(gpu, before)| pcie_errors(gpu, before)),
+        );
         found.extend(self.crc(now));
         found.extend(unknown(now).filter(|_| !std::mem::replace(&mut self.has_told_unknown, true)));
         for gpu in now.iter().filter(|gpu| gpu.presence == Presence::Here) {
             self.last.insert(gpu.gpu, gpu.tallies.clone());
             if !gpu.tallies.nvlinks.is_empty() {
-                self.first.entry(gpu.gpu).or_insert_with(|| gpu.tallies.clone());
+                self.first
+                    .entry(gpu.gpu)
+                    .or_insert_with(|| gpu.tallies.clone());
             }
         }
         found
@@ -51,14 +64,31 @@ impl TallyHistory {
 
     /// Links with far more CRC errors than the others since the first snapshot, each once.
     fn crc(&mut self, now: &[GpuStatus]) -> Vec<Finding> {
-        let links: Vec<_> =
-            now.iter().filter_map(|gpu| Some(link_rates(gpu, self.first.get(&gpu.gpu)?))).flatten().collect();
-        let bad = outliers(&links.iter().map(|link| (link.errors, link.gib)).collect::<Vec<_>>());
+        let links: Vec<_> = now
+            .iter()
+            .filter_map(|gpu| Some(link_rates(gpu, self.first.get(&gpu.gpu)?)))
+            .flatten()
+            .collect();
+        let bad = outliers(
+            &links
+                .iter()
+                .map(|link| (link.errors, link.gib))
+                .collect::<Vec<_>>(),
+        );
         let new = |at: &(Bdf, u32)| !self.named.contains(at);
-        let bad: Vec<_> = bad.into_iter().filter_map(|(n, usual)| Some((links.get(n)?, usual))).collect();
-        let bad: Vec<_> = bad.into_iter().filter(|(link, _)| new(&(link.gpu.gpu, link.link))).collect();
-        self.named.extend(bad.iter().map(|(link, _)| (link.gpu.gpu, link.link)));
-        bad.into_iter().map(|(link, usual)| crc_finding(link, usual)).collect()
+        let bad: Vec<_> = bad
+            .into_iter()
+            .filter_map(|(n, usual)| Some((links.get(n)?, usual)))
+            .collect();
+        let bad: Vec<_> = bad
+            .into_iter()
+            .filter(|(link, _)| new(&(link.gpu.gpu, link.link)))
+            .collect();
+        self.named
+            .extend(bad.iter().map(|(link, _)| (link.gpu.gpu, link.link)));
+        bad.into_iter()
+            .map(|(link, usual)| crc_finding(link, usual))
+            .collect()
     }
 }
 
@@ -67,12 +97,19 @@ pub(super) fn is_told(new: &Finding, known: &[Finding]) -> bool {
     let like = |f: &&Finding| f.code == new.code && f.severity >= new.severity;
     match new.code {
         Code::GpuThrottled => {
-            let told: BTreeSet<GpuId> = known.iter().filter(like).flat_map(|f| f.subject.numbers()).collect();
+            let told: BTreeSet<GpuId> = known
+                .iter()
+                .filter(like)
+                .flat_map(|f| f.subject.numbers())
+                .collect();
             new.subject.numbers().iter().all(|gpu| told.contains(gpu))
         }
         Code::PcieAer => {
             let subject = new.subject.without_function();
-            known.iter().filter(like).any(|f| f.subject.without_function() == subject)
+            known
+                .iter()
+                .filter(like)
+                .any(|f| f.subject.without_function() == subject)
         }
         _ => false,
     }
@@ -95,18 +132,42 @@ fn limited(pairs: &[(&GpuStatus, &Tallies)]) -> Vec<Finding> {
     ];
     let of = |(limit, severity, why): (Limit, Severity, &str)| {
         let since = |(gpu, before): &(&GpuStatus, &Tallies)| {
-            gpu.tallies.limited.get(&limit)?.since(before.limited.get(&limit)?).filter(|ns| *ns >= MIN_LIMITED_NS)
+            gpu.tallies
+                .limited
+                .get(&limit)?
+                .since(before.limited.get(&limit)?)
+                .filter(|ns| *ns >= MIN_LIMITED_NS)
         };
-        let held: Vec<_> = pairs.iter().filter_map(|pair| Some((pair.0, since(pair)?))).collect();
+        let held: Vec<_> = pairs
+            .iter()
+            .filter_map(|pair| Some((pair.0, since(pair)?)))
+            .collect();
         let longest = held.iter().map(|(_, ns)| *ns).max()?;
-        let names = held.iter().map(|(gpu, _)| gpu.name()).collect::<Vec<_>>().join(", ");
+        let names = held
+            .iter()
+            .map(|(gpu, _)| gpu.name())
+            .collect::<Vec<_>>()
+            .join(", ");
         let seconds = longest as f64 / 1e9;
-        let message = format!("{names}: clocks were lowered for up to {seconds:.2} s while the test ran: {why}");
-        let numbers = held.iter().map(|(gpu, _)| gpu.ordinal.map(GpuId::new)).collect::<Option<Vec<_>>>();
+        let message = format!(
+            "{names}: clocks were lowered for up to {seconds:.2} s while the test ran: {why}"
+        );
+        let numbers = held
+            .iter()
+            .map(|(gpu, _)| gpu.ordinal.map(GpuId::new))
+            .collect::<Option<Vec<_>>>();
         let subject = numbers.map_or(Subject::Machine, Subject::gpus);
-        let line =
-            |(gpu, ns): &(&GpuStatus, u64)| format!("NVML: violation time of {} {limit:?}: {ns} ns more", name(gpu));
-        Some(Code::GpuThrottled.finding(severity, subject, message).seen_all(held.iter().map(line).collect()))
+        let line = |(gpu, ns): &(&GpuStatus, u64)| {
+            format!(
+                "NVML: violation time of {} {limit:?}: {ns} ns more",
+                name(gpu)
+            )
+        };
+        Some(
+            Code::GpuThrottled
+                .finding(severity, subject, message)
+                .seen_all(held.iter().map(line).collect()),
+        )
     };
     kinds.into_iter().filter_map(of).collect()
 }
@@ -125,25 +186,53 @@ fn nvlink_errors(now: &GpuStatus, before: &Tallies) -> Option<Finding> {
     let mut seen = Vec::new();
     let mut total = 0;
     for (count, what) in kinds {
-        let more = count(&now.tallies.nvlink_errors).since(count(&before.nvlink_errors)).unwrap_or_default();
+        let more = count(&now.tallies.nvlink_errors)
+            .since(count(&before.nvlink_errors))
+            .unwrap_or_default();
         if more == 0 {
             continue;
         }
         // If the sum was 0, so was each link's count.
-        let none = LinkErrors { replays: ZERO, recoveries: ZERO, failed_recoveries: ZERO, data_crc: ZERO };
+        let none = LinkErrors {
+            replays: ZERO,
+            recoveries: ZERO,
+            failed_recoveries: ZERO,
+            data_crc: ZERO,
+        };
         let none = Some(&none).filter(|_| count(&before.nvlink_errors) == &ZERO);
         let rise = |(link, errors): (&u32, &LinkErrors)| {
             let earlier = before.nvlinks.get(link).or(none)?;
-            Some((*link, count(errors).since(count(earlier)).filter(|more| *more > 0)?))
+            Some((
+                *link,
+                count(errors)
+                    .since(count(earlier))
+                    .filter(|more| *more > 0)?,
+            ))
         };
         let rises: Vec<_> = now.tallies.nvlinks.iter().filter_map(rise).collect();
-        let names = rises.iter().map(|(link, _)| link.to_string()).collect::<Vec<_>>().join(", ");
-        all.push(if names.is_empty() { format!("{more} {what}") } else { format!("{more} {what} (link {names})") });
+        let names = rises
+            .iter()
+            .map(|(link, _)| link.to_string())
+            .collect::<Vec<_>>()
+            .join(", ");
+        all.push(if names.is_empty() {
+            format!("{more} {what}")
+        } else {
+            format!("{more} {what} (link {names})")
+        });
         seen.push(format!("NVML: {what}: {more} more on all NVLinks"));
-        seen.extend(rises.iter().map(|(link, more)| format!("NVML: NVLink {link}: {what}: {more} more")));
+        seen.extend(
+            rises
+                .iter()
+                .map(|(link, more)| format!("NVML: NVLink {link}: {what}: {more} more")),
+        );
         total += more;
     }
-    let message = format!("{}: its NVLinks counted errors while the test ran: {}", name(now), all.join(", "));
+    let message = format!(
+        "{}: its NVLinks counted errors while the test ran: {}",
+        name(now),
+        all.join(", ")
+    );
     let finding = || Code::NvlinkErrors.finding(Severity::Warn, now.subject(), message);
     (total > 0).then(|| finding().values(total, 0, Some("errors")).seen_all(seen))
 }
@@ -154,17 +243,45 @@ fn pcie_errors(now: &GpuStatus, before: &Tallies) -> Option<Finding> {
     let kinds = [
         (PcieCounter::Fatal, "fatal errors"),
         (PcieCounter::NonFatal, "uncorrected errors"),
-        (PcieCounter::ReplayRollovers, "trainings of the link after packets were sent again in vain"),
+        (
+            PcieCounter::ReplayRollovers,
+            "trainings of the link after packets were sent again in vain",
+        ),
         (PcieCounter::Replays, "packets sent again"),
     ];
-    let rise = |counter| now.tallies.pcie.get(&counter)?.since(before.pcie.get(&counter)?).filter(|more| *more > 0);
-    let rises: Vec<_> = kinds.into_iter().filter_map(|(counter, what)| Some((rise(counter)?, what))).collect();
+    let rise = |counter| {
+        now.tallies
+            .pcie
+            .get(&counter)?
+            .since(before.pcie.get(&counter)?)
+            .filter(|more| *more > 0)
+    };
+    let rises: Vec<_> = kinds
+        .into_iter()
+        .filter_map(|(counter, what)| Some((rise(counter)?, what)))
+        .collect();
     let (first, _) = rises.first()?;
-    let all = rises.iter().map(|(more, what)| format!("{more} {what}")).collect::<Vec<_>>().join(", ");
-    let message = format!("{}: its PCIe link counted errors while the test ran: {all}, expected 0", name(now));
+    let all = rises
+        .iter()
+        .map(|(more, what)| format!("{more} {what}"))
+        .collect::<Vec<_>>()
+        .join(", ");
+    let message = format!(
+        "{}: its PCIe link counted errors while the test ran: {all}, expected 0",
+        name(now)
+    );
     // The data was checked, and the port's own report of an error counts more.
-    let finding = Code::PcieAer.finding(Severity::Warn, now.gpu, message).values(*first, 0, Some("errors"));
-    Some(finding.seen_all(rises.iter().map(|(more, what)| format!("NVML: {what}: {more} more")).collect()))
+    let finding = Code::PcieAer
+        .finding(Severity::Warn, now.gpu, message)
+        .values(*first, 0, Some("errors"));
+    Some(
+        finding.seen_all(
+            rises
+                .iter()
+                .map(|(more, what)| format!("NVML: {what}: {more} more"))
+                .collect(),
+        ),
+    )
 }
 
 /// The errors and the data of one link since the first snapshot.
@@ -180,22 +297,36 @@ fn link_rates<'a>(now: &'a GpuStatus, first: &Tallies) -> Vec<LinkRate<'a>> {
     let links = &now.tallies.nvlinks;
     let sent = now.tallies.nvlink_sent.since(&first.nvlink_sent);
     let received = now.tallies.nvlink_received.since(&first.nvlink_received);
-    let (Some(sent), Some(received)) = (sent, received) else { return Vec::new() };
+    let (Some(sent), Some(received)) = (sent, received) else {
+        return Vec::new();
+    };
     let gib = (sent + received) as f64 / KIB_PER_GIB / links.len().max(1) as f64;
     let rate = |(link, errors): (&u32, &LinkErrors)| {
         let earlier = first.nvlinks.get(link)?;
-        Some(LinkRate { gpu: now, link: *link, errors: errors.data_crc.since(&earlier.data_crc)?, gib })
+        Some(LinkRate {
+            gpu: now,
+            link: *link,
+            errors: errors.data_crc.since(&earlier.data_crc)?,
+            gib,
+        })
     };
     links.iter().filter_map(rate).collect()
 }
 
 /// The links, of (errors, GiB), with far more errors for each GiB than most, each with the errors that are usual for its data.
 fn outliers(links: &[(u64, f64)]) -> Vec<(usize, f64)> {
-    let used: Vec<_> = links.iter().enumerate().filter(|(_, (_, gib))| *gib > 0.0).collect();
+    let used: Vec<_> = links
+        .iter()
+        .enumerate()
+        .filter(|(_, (_, gib))| *gib > 0.0)
+        .collect();
     if used.len() < MIN_LINKS {
         return Vec::new();
     }
-    let mut rates: Vec<f64> = used.iter().map(|(_, (errors, gib))| *errors as f64 / gib).collect();
+    let mut rates: Vec<f64> = used
+        .iter()
+        .map(|(_, (errors, gib))| *errors as f64 / gib)
+        .collect();
     let median = median(&mut rates);
     let mut apart: Vec<f64> = rates.iter().map(|rate| (rate - median).abs()).collect();
     // The standard deviation of normally distributed values is 1.48 times the median of their distances.
@@ -213,7 +344,12 @@ fn median(values: &mut [f64]) -> f64 {
 }
 
 fn crc_finding(link: &LinkRate<'_>, usual: f64) -> Finding {
-    let LinkRate { gpu, link, errors, gib } = link;
+    let LinkRate {
+        gpu,
+        link,
+        errors,
+        gib,
+    } = link;
     let message = format!(
         "{}: NVLink {link} counted {errors} CRC errors in {gib:.1} GiB, where the other links of this machine count {usual:.0}",
         name(gpu)
@@ -227,17 +363,26 @@ fn unknown(now: &[GpuStatus]) -> Option<Finding> {
     let lacks = |gpu: &&GpuStatus| {
         let errors = &gpu.tallies.nvlink_errors;
         gpu.tallies.links.known().is_some_and(|links| links > 0)
-            && [&errors.replays, &errors.recoveries].iter().all(|count| count.known().is_none())
+            && [&errors.replays, &errors.recoveries]
+                .iter()
+                .all(|count| count.known().is_none())
     };
     let lacking: Vec<_> = now.iter().filter(lacks).collect();
-    let unread = lacking.iter().find_map(|gpu| match &gpu.tallies.nvlink_errors.replays {
-        CounterValue::Unread(why) => Some(why.as_str()),
-        _ => None,
-    });
+    let unread = lacking
+        .iter()
+        .find_map(|gpu| match &gpu.tallies.nvlink_errors.replays {
+            CounterValue::Unread(why) => Some(why.as_str()),
+            _ => None,
+        });
     let why = unread.unwrap_or("NVML does not count them");
-    let names = lacking.iter().map(|gpu| gpu.name()).collect::<Vec<_>>().join(", ");
+    let names = lacking
+        .iter()
+        .map(|gpu| gpu.name())
+        .collect::<Vec<_>>()
+        .join(", ");
     let message = format!("errors of NVLinks are unknown: {names}: {why}");
-    (!lacking.is_empty()).then(|| Code::NvlinkErrors.finding(Severity::Info, Subject::Machine, message))
+    (!lacking.is_empty())
+        .then(|| Code::NvlinkErrors.finding(Severity::Info, Subject::Machine, message))
 }
 
 #[cfg(test)]
@@ -255,9 +400,20 @@ mod tests {
 
     /// A GPU with 18 links after `gib` GiB, of which link 3 has `crc` errors and the others about 5 for each 100 GiB.
     fn gpu(bus: u8, gib: u64, crc: Option<u64>) -> GpuStatus {
-        let at = Bdf { domain: 0, bus, device: 0, function: 0 };
+        let at = Bdf {
+            domain: 0,
+            bus,
+            device: 0,
+            function: 0,
+        };
         let usual = |n: u32| 20 + gib * u64::from(3 + n % 5) / 100;
-        let of_link = |n: u32| if n == 3 { crc.unwrap_or(usual(n)) } else { usual(n) };
+        let of_link = |n: u32| {
+            if n == 3 {
+                crc.unwrap_or(usual(n))
+            } else {
+                usual(n)
+            }
+        };
         let tallies = Tallies {
             links: CounterValue::At(18),
             nvlink_sent: CounterValue::At(gib << 20),
@@ -267,7 +423,11 @@ mod tests {
             limited: BTreeMap::from([(Limit::Thermal, CounterValue::At(7))]),
             pcie: BTreeMap::from([(PcieCounter::Replays, CounterValue::At(4))]),
         };
-        GpuStatus { ordinal: Some(usize::from(bus) - 1), tallies, ..GpuStatus::unknown(at, Presence::Here) }
+        GpuStatus {
+            ordinal: Some(usize::from(bus) - 1),
+            tallies,
+            ..GpuStatus::unknown(at, Presence::Here)
+        }
     }
 
     fn after(first: &[GpuStatus; 2], now: &[GpuStatus; 2]) -> Vec<Finding> {
@@ -283,15 +443,36 @@ mod tests {
             assert_eq!(after(&first(), &[gpu(1, gib, None), gpu(2, gib, None)]), []);
         }
         // Four times as many as the others is what healthy links differ by, and a burst is no fault.
-        assert_eq!(after(&first(), &[gpu(1, 40, Some(80)), gpu(2, 40, None)]), []);
-        assert_eq!(after(&first(), &[gpu(1, 3000, Some(620)), gpu(2, 3000, None)]), []);
+        assert_eq!(
+            after(&first(), &[gpu(1, 40, Some(80)), gpu(2, 40, None)]),
+            []
+        );
+        assert_eq!(
+            after(&first(), &[gpu(1, 3000, Some(620)), gpu(2, 3000, None)]),
+            []
+        );
         let found = after(&first(), &[gpu(1, 100, Some(2020)), gpu(2, 100, None)]);
-        assert!(found.len() == 1 && found[0].is(Code::NvlinkErrors), "{found:?}");
-        assert!(found[0].message.contains("NVLink 3 counted 2000 CRC errors"), "{}", found[0].message);
+        assert!(
+            found.len() == 1 && found[0].is(Code::NvlinkErrors),
+            "{found:?}"
+        );
+        assert!(
+            found[0]
+                .message
+                .contains("NVLink 3 counted 2000 CRC errors"),
+            "{}",
+            found[0].message
+        );
         let mut history = TallyHistory::default();
         history.add_snapshot(&first());
         let bad = [gpu(1, 100, Some(2020)), gpu(2, 100, None)];
-        assert_eq!((history.add_snapshot(&bad).len(), history.add_snapshot(&bad).len()), (1, 0));
+        assert_eq!(
+            (
+                history.add_snapshot(&bad).len(),
+                history.add_snapshot(&bad).len()
+            ),
+            (1, 0)
+        );
     }
 
     #[test]
@@ -303,12 +484,21 @@ mod tests {
         };
         // The errors of links whose data is unknown are not compared.
         let first = [without(gpu(1, 0, None)), without(gpu(2, 0, None))];
-        assert_eq!(after(&first, &[without(gpu(1, 100, Some(9000))), without(gpu(2, 100, None))]), []);
+        assert_eq!(
+            after(
+                &first,
+                &[without(gpu(1, 100, Some(9000))), without(gpu(2, 100, None))]
+            ),
+            []
+        );
         let mut uncounted = gpu(1, 0, None);
         uncounted.tallies.nvlink_errors = LinkErrors::default();
         let mut history = TallyHistory::default();
         let found = history.add_snapshot(&[uncounted.clone()]);
-        assert!(found.len() == 1 && found[0].severity == Severity::Info, "{found:?}");
+        assert!(
+            found.len() == 1 && found[0].severity == Severity::Info,
+            "{found:?}"
+        );
         assert_eq!(history.add_snapshot(&[uncounted]), []);
     }
 
@@ -317,29 +507,52 @@ mod tests {
         let with = |change: fn(&mut Tallies)| {
             let mut second = gpu(2, 0, None);
             change(&mut second.tallies);
-            let found = after(&[gpu(1, 0, None), gpu(2, 0, None)], &[gpu(1, 0, None), second]);
-            found.into_iter().map(|f| (f.code, f.severity, f.message.to_string())).collect::<Vec<_>>()
+            let found = after(
+                &[gpu(1, 0, None), gpu(2, 0, None)],
+                &[gpu(1, 0, None), second],
+            );
+            found
+                .into_iter()
+                .map(|f| (f.code, f.severity, f.message.to_string()))
+                .collect::<Vec<_>>()
         };
         let found = with(|t| {
             t.nvlink_errors.replays = CounterValue::At(2);
             t.nvlinks.insert(5, errors(2, 20));
         });
-        assert_eq!((found[0].0, found[0].1), (Code::NvlinkErrors, Severity::Warn));
-        assert!(found[0].2.ends_with("2 packets sent again (link 5)"), "{found:?}");
+        assert_eq!(
+            (found[0].0, found[0].1),
+            (Code::NvlinkErrors, Severity::Warn)
+        );
+        assert!(
+            found[0].2.ends_with("2 packets sent again (link 5)"),
+            "{found:?}"
+        );
         // Which link it is may be unknown.
         let found = with(|t| {
             t.nvlink_errors.replays = CounterValue::At(2);
             t.nvlinks.clear();
         });
         assert!(found[0].2.ends_with("2 packets sent again"), "{found:?}");
-        let found = with(|t| t.limited = BTreeMap::from([(Limit::Thermal, CounterValue::At(300_000_007))]));
+        let found =
+            with(|t| t.limited = BTreeMap::from([(Limit::Thermal, CounterValue::At(300_000_007))]));
         let text = "GPU 1: clocks were lowered for up to 0.30 s while the test ran: temperature";
-        assert_eq!(found, [(Code::GpuThrottled, Severity::Warn, text.to_owned())]);
-        assert_eq!(with(|t| t.limited = BTreeMap::from([(Limit::Thermal, CounterValue::At(9_000_000))])), []);
-        let found = with(|t| t.pcie = BTreeMap::from([(PcieCounter::Replays, CounterValue::At(6))]));
+        assert_eq!(
+            found,
+            [(Code::GpuThrottled, Severity::Warn, text.to_owned())]
+        );
+        assert_eq!(
+            with(|t| t.limited = BTreeMap::from([(Limit::Thermal, CounterValue::At(9_000_000))])),
+            []
+        );
+        let found =
+            with(|t| t.pcie = BTreeMap::from([(PcieCounter::Replays, CounterValue::At(6))]));
         assert_eq!((found[0].0, found[0].1), (Code::PcieAer, Severity::Warn));
         // A counter that fell was reset by someone.
-        assert_eq!(with(|t| t.pcie = BTreeMap::from([(PcieCounter::Replays, CounterValue::At(0))])), []);
+        assert_eq!(
+            with(|t| t.pcie = BTreeMap::from([(PcieCounter::Replays, CounterValue::At(0))])),
+            []
+        );
     }
 
     #[test]
@@ -354,7 +567,10 @@ mod tests {
         let mut history = TallyHistory::default();
         history.add_snapshot(&[before]);
         let found = history.add_snapshot(&[now]);
-        assert!(found.len() == 1 && found[0].message.ends_with("3 packets sent again (link 7)"), "{found:?}");
+        assert!(
+            found.len() == 1 && found[0].message.ends_with("3 packets sent again (link 7)"),
+            "{found:?}"
+        );
     }
 
     #[test]
@@ -362,7 +578,11 @@ mod tests {
         let heat = |severity| Code::GpuThrottled.finding(severity, GpuId::new(1), "heat");
         assert!(is_told(&heat(Severity::Warn), &[heat(Severity::Warn)]));
         assert!(!is_told(&heat(Severity::Warn), &[heat(Severity::Info)]));
-        let both = Code::GpuThrottled.finding(Severity::Info, Subject::gpus([GpuId::new(0), GpuId::new(1)]), "power");
+        let both = Code::GpuThrottled.finding(
+            Severity::Info,
+            Subject::gpus([GpuId::new(0), GpuId::new(1)]),
+            "power",
+        );
         assert!(!is_told(&both, &[heat(Severity::Warn)]));
     }
 }

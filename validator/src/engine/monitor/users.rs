@@ -34,7 +34,9 @@ pub(super) struct OtherUsers {
 impl UserHistory {
     /// Adds a snapshot of the GPUs; `quiet`: the present load is not ours; `first`: nothing on the GPUs is ours.
     pub(super) fn add_snapshot(&mut self, now: &[GpuStatus], quiet: bool, first: bool) {
-        let seen = now.iter().filter_map(|g| Some((GpuId::new(g.ordinal?), users_of(g, quiet, first))));
+        let seen = now
+            .iter()
+            .filter_map(|g| Some((GpuId::new(g.ordinal?), users_of(g, quiet, first))));
         let seen: BTreeMap<_, _> = seen.collect();
         self.gpus = now.len();
         if first {
@@ -42,7 +44,10 @@ impl UserHistory {
             return;
         }
         for (gpu, names) in &seen {
-            self.since.entry(*gpu).or_default().extend(names.iter().cloned());
+            self.since
+                .entry(*gpu)
+                .or_default()
+                .extend(names.iter().cloned());
         }
         self.last = seen;
     }
@@ -52,12 +57,21 @@ impl UserHistory {
     pub(super) fn started(&mut self, now: &[GpuStatus]) -> Vec<Finding> {
         let mut found = Vec::new();
         for gpu in now {
-            let Some(number) = gpu.ordinal.map(GpuId::new) else { continue };
+            let Some(number) = gpu.ordinal.map(GpuId::new) else {
+                continue;
+            };
             let is_first = !self.processes.contains_key(&number);
             let known = self.processes.entry(number).or_default();
-            let new: Vec<_> = gpu.others().filter(|process| known.insert(process.pid)).map(process_text).collect();
+            let new: Vec<_> = gpu
+                .others()
+                .filter(|process| known.insert(process.pid))
+                .map(process_text)
+                .collect();
             if !is_first && !new.is_empty() {
-                let message = format!("GPU {number}: while the test ran, a program started on it: {}", new.join(", "));
+                let message = format!(
+                    "GPU {number}: while the test ran, a program started on it: {}",
+                    new.join(", ")
+                );
                 found.push(Code::GpuInUse.finding(Severity::Info, number, message));
             }
         }
@@ -71,7 +85,10 @@ impl UserHistory {
             on.entry(gpu).or_default().extend(names);
         }
         on.retain(|_, names| !names.is_empty());
-        OtherUsers { on, gpus: self.gpus }
+        OtherUsers {
+            on,
+            gpus: self.gpus,
+        }
     }
 }
 
@@ -83,17 +100,28 @@ fn users_of(gpu: &GpuStatus, quiet: bool, first: bool) -> BTreeSet<String> {
     let listed: u64 = gpu.users.iter().flatten().filter_map(|p| p.bytes).sum();
     let unnamed_bytes = gpu.used_bytes.map_or(0, |used| used.saturating_sub(listed));
     if first && unnamed_bytes > MIN_UNNAMED_BYTES {
-        names.insert(format!("programs that NVML does not name ({} MiB)", unnamed_bytes >> 20));
+        names.insert(format!(
+            "programs that NVML does not name ({} MiB)",
+            unnamed_bytes >> 20
+        ));
     } else if (first || quiet) && gpu.is_busy() {
         let percent = gpu.busy_percent.unwrap_or_default();
-        names.insert(format!("programs that NVML does not name ({percent} % busy)"));
+        names.insert(format!(
+            "programs that NVML does not name ({percent} % busy)"
+        ));
     }
     names
 }
 
 /// `/usr/bin/train (process 4242, 18432 MiB)`
 pub(super) fn process_text(process: &Process) -> String {
-    let memory = process.bytes.map_or(String::new(), |bytes| format!(", {} MiB", bytes >> 20));
-    let name = if process.name.is_empty() { "a program" } else { &process.name };
+    let memory = process
+        .bytes
+        .map_or(String::new(), |bytes| format!(", {} MiB", bytes >> 20));
+    let name = if process.name.is_empty() {
+        "a program"
+    } else {
+        &process.name
+    };
     format!("{name} (process {}{memory})", process.pid)
 }

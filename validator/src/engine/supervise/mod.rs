@@ -50,7 +50,11 @@ impl fmt::Display for Ending {
             // ExitStatus prints `signal: 11 (SIGSEGV)` or `exit status: 101`.
             Self::Died(status) => write!(f, "the worker died: {status}"),
             Self::Silent(after) => {
-                write!(f, "no answer within {:.1} s; the worker was killed", after.as_secs_f64())
+                write!(
+                    f,
+                    "no answer within {:.1} s; the worker was killed",
+                    after.as_secs_f64()
+                )
             }
             Self::InvalidMessage(line) => write!(f, "the worker sent an invalid message: {line}"),
             Self::NotStarted(error) => write!(f, "the worker could not be started: {error}"),
@@ -81,7 +85,11 @@ pub(super) fn supervise(
     interrupts: &Interrupts,
     mut on_message: impl FnMut(Message, Instant) -> Duration,
 ) -> (Ending, Vec<String>) {
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+    command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .process_group(0);
     let mut child = match command.spawn() {
         Ok(child) => child,
         Err(error) => return (Ending::NotStarted(error), Vec::new()),
@@ -123,7 +131,9 @@ fn listen(child: &mut Child, request: &[u8], answers: Receiver<()>) -> Receiver<
         let request = [request, b"\n"].concat();
         thread::spawn(move || {
             input.write_all(&request)?;
-            answers.into_iter().try_for_each(|()| input.write_all(b"\n"))
+            answers
+                .into_iter()
+                .try_for_each(|()| input.write_all(b"\n"))
         });
     }
     if let Some(output) = child.stdout.take() {
@@ -137,7 +147,10 @@ fn listen(child: &mut Child, request: &[u8], answers: Receiver<()>) -> Receiver<
 }
 
 fn forward(pipe: impl Read, events: &SyncSender<Event>, kind: fn(String) -> EventKind) {
-    let event = |kind| Event { at: Instant::now(), kind };
+    let event = |kind| Event {
+        at: Instant::now(),
+        kind,
+    };
     let mut pipe = BufReader::new(pipe);
     loop {
         let mut line = Vec::new();
@@ -169,17 +182,23 @@ fn receive_messages(
     while open > 0 {
         // Earlier messages are processed first, unless they never end.
         let asked = interrupts.received();
-        if let Some(by) = asked.filter(|_| since.get_or_insert_with(Instant::now).elapsed() > DRAIN_TIME) {
+        if let Some(by) =
+            asked.filter(|_| since.get_or_insert_with(Instant::now).elapsed() > DRAIN_TIME)
+        {
             return Some(Ending::Interrupted(by));
         }
-        let Event { at, kind } =
-            match events.recv_timeout(due.saturating_duration_since(Instant::now()).min(SIGNAL_POLL)) {
-                Ok(event) => event,
-                Err(RecvTimeoutError::Timeout) if asked.is_none() && Instant::now() < due => continue,
-                Err(RecvTimeoutError::Timeout) if asked.is_some() => return asked.map(Ending::Interrupted),
-                Err(RecvTimeoutError::Timeout) => return Some(Ending::Silent(patience)),
-                Err(RecvTimeoutError::Disconnected) => return None,
-            };
+        let Event { at, kind } = match events.recv_timeout(
+            due.saturating_duration_since(Instant::now())
+                .min(SIGNAL_POLL),
+        ) {
+            Ok(event) => event,
+            Err(RecvTimeoutError::Timeout) if asked.is_none() && Instant::now() < due => continue,
+            Err(RecvTimeoutError::Timeout) if asked.is_some() => {
+                return asked.map(Ending::Interrupted);
+            }
+            Err(RecvTimeoutError::Timeout) => return Some(Ending::Silent(patience)),
+            Err(RecvTimeoutError::Disconnected) => return None,
+        };
         // A message that arrived too late and was only read late does not extend the deadline.
         if at > due {
             return Some(Ending::Silent(patience));
@@ -224,7 +243,10 @@ fn finish(child: &mut Child) -> Ending {
 fn kill(child: &mut Child) {
     kill_group(child);
     if !has_ended(child) {
-        log::warn!("worker {} cannot be killed; it hangs in the kernel and is left behind", child.id());
+        log::warn!(
+            "worker {} cannot be killed; it hangs in the kernel and is left behind",
+            child.id()
+        );
     } else if let Err(error) = child.wait() {
         log::warn!("worker {}: {error}", child.id());
     }
@@ -238,7 +260,9 @@ fn kill_group(child: &Child) {
 
 /// Whether the worker exits in time; its status can still be read afterwards.
 fn has_ended(child: &Child) -> bool {
-    let Some(pid) = pid_of(child) else { return false };
+    let Some(pid) = pid_of(child) else {
+        return false;
+    };
     let due = Instant::now() + EXIT_TIMEOUT;
     loop {
         let how = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;

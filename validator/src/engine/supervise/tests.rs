@@ -9,10 +9,16 @@ fn run_script(script: &str) -> (Ending, Vec<String>, Vec<Message>) {
     let mut command = Command::new("sh");
     command.args(["-c", script]);
     let none = Interrupts::default();
-    let (ending, last_lines) = supervise(command, b"the request", Duration::from_secs(5), &none, |message, _| {
-        messages.push(message);
-        SOON
-    });
+    let (ending, last_lines) = supervise(
+        command,
+        b"the request",
+        Duration::from_secs(5),
+        &none,
+        |message, _| {
+            messages.push(message);
+            SOON
+        },
+    );
     (ending, last_lines, messages)
 }
 
@@ -37,19 +43,29 @@ fn a_message_is_answered_after_it_was_processed() {
     let mut command = Command::new("sh");
     let script = r#"read request; echo '{"begin":"acs"}'; read answer; test -e "$0" && echo "first $request, then $answer." >&2"#;
     command.args(["-c", script]).arg(&file);
-    let (_, last_lines) = supervise(command, b"this", Duration::from_secs(5), &Interrupts::default(), |_, _| {
-        thread::sleep(SOON);
-        std::fs::write(&file, "").unwrap();
-        Duration::from_secs(5)
-    });
+    let (_, last_lines) = supervise(
+        command,
+        b"this",
+        Duration::from_secs(5),
+        &Interrupts::default(),
+        |_, _| {
+            thread::sleep(SOON);
+            std::fs::write(&file, "").unwrap();
+            Duration::from_secs(5)
+        },
+    );
     assert_eq!(last_lines, ["first this, then ."]);
 }
 
 #[test]
 fn a_worker_that_dies_by_a_signal_is_reported_with_its_name() {
-    let (ending, last_lines, messages) = run_script(r#"echo '{"begin":"acs"}'; echo last words >&2; kill -SEGV $$"#);
+    let (ending, last_lines, messages) =
+        run_script(r#"echo '{"begin":"acs"}'; echo last words >&2; kill -SEGV $$"#);
     assert!(ending.to_string().contains("SIGSEGV"), "{ending}");
-    assert_eq!((last_lines, messages.len()), (vec!["last words".to_owned()], 1));
+    assert_eq!(
+        (last_lines, messages.len()),
+        (vec!["last words".to_owned()], 1)
+    );
 }
 
 #[test]
@@ -60,7 +76,8 @@ fn a_worker_that_exits_with_a_status_is_reported_with_it() {
 #[test]
 fn a_worker_that_falls_silent_is_killed_in_time() {
     let start = Instant::now();
-    let (ending, last_lines, _) = run_script(r#"echo '{"begin":"acs"}'; echo stuck >&2; exec sleep 60"#);
+    let (ending, last_lines, _) =
+        run_script(r#"echo '{"begin":"acs"}'; echo stuck >&2; exec sleep 60"#);
     assert!(matches!(ending, Ending::Silent(SOON)), "{ending}");
     assert!(start.elapsed() < Duration::from_secs(50));
     assert_eq!(last_lines, ["stuck"]);
@@ -69,7 +86,10 @@ fn a_worker_that_falls_silent_is_killed_in_time() {
 #[test]
 fn a_worker_that_sends_an_invalid_message_is_killed() {
     let (ending, _, messages) = run_script("echo '{\"begin\":3}'; exec sleep 60");
-    assert!(matches!(&ending, Ending::InvalidMessage(line) if line.contains("begin")), "{ending}");
+    assert!(
+        matches!(&ending, Ending::InvalidMessage(line) if line.contains("begin")),
+        "{ending}"
+    );
     assert_eq!(messages, []);
 }
 
@@ -90,7 +110,13 @@ fn only_the_last_lines_are_kept() {
 
 #[test]
 fn a_missing_worker_cannot_be_started() {
-    let (ending, _) = supervise(Command::new("/nowhere/worker"), b"", SOON, &Interrupts::default(), |_, _| SOON);
+    let (ending, _) = supervise(
+        Command::new("/nowhere/worker"),
+        b"",
+        SOON,
+        &Interrupts::default(),
+        |_, _| SOON,
+    );
     assert!(matches!(ending, Ending::NotStarted(_)), "{ending}");
 }
 
@@ -99,14 +125,20 @@ fn a_missing_worker_cannot_be_started() {
 fn a_late_message_does_not_extend_the_deadline() {
     let mut messages = 0;
     let mut command = Command::new("sh");
-    command.args(["-c", "echo '{\"begin\":\"acs\"}'; sleep 0.6; echo '{\"begin\":\"acs\"}'; exec sleep 60"]);
+    command.args([
+        "-c",
+        "echo '{\"begin\":\"acs\"}'; sleep 0.6; echo '{\"begin\":\"acs\"}'; exec sleep 60",
+    ]);
     let none = Interrupts::default();
     let (ending, _) = supervise(command, b"", Duration::from_secs(5), &none, |_, _| {
         messages += 1;
         thread::sleep(Duration::from_millis(1200));
         SOON
     });
-    assert!(matches!(ending, Ending::Silent(SOON)) && messages == 1, "{ending} {messages}");
+    assert!(
+        matches!(ending, Ending::Silent(SOON)) && messages == 1,
+        "{ending} {messages}"
+    );
 }
 
 #[test]
@@ -114,7 +146,11 @@ fn a_worker_that_only_ever_logs_is_killed_in_time() {
     let start = Instant::now();
     let (ending, _, _) = run_script("while :; do echo x >&2; done");
     assert!(matches!(ending, Ending::Silent(_)), "{ending}");
-    assert!(start.elapsed() < Duration::from_secs(50), "{:?}", start.elapsed());
+    assert!(
+        start.elapsed() < Duration::from_secs(50),
+        "{:?}",
+        start.elapsed()
+    );
 }
 
 #[test]
@@ -125,7 +161,8 @@ fn children_of_a_worker_end_with_it() {
         let script = format!("sleep 60 >&- 2>&- & echo $! > {}; {end}", file.display());
         run_script(&script);
         let pid = std::fs::read_to_string(&file).unwrap();
-        let stat = || std::fs::read_to_string(format!("/proc/{}/stat", pid.trim())).unwrap_or_default();
+        let stat =
+            || std::fs::read_to_string(format!("/proc/{}/stat", pid.trim())).unwrap_or_default();
         let due = Instant::now() + Duration::from_secs(2);
         while !stat().is_empty() && !stat().contains(") Z ") {
             assert!(Instant::now() < due, "{end}: {}", stat());

@@ -14,7 +14,11 @@ const PAYLOAD: f64 = 0.8;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum ResourceKey<'a> {
     /// A GPU's own links: those of PCIe, or NVLinks.
-    Own { gpu: GpuId, direction: LinkDirection, nvlink: bool },
+    Own {
+        gpu: GpuId,
+        direction: LinkDirection,
+        nvlink: bool,
+    },
     /// A bridge's link.
     Port(Bdf, LinkDirection),
     /// Any other resource between GPUs, as pairs of one class use it.
@@ -41,8 +45,14 @@ const GAP: f64 = 1.08;
 /// Pairs whose paths seem to be the same: in one group of `like`, and nearly as fast. Whether a link between
 /// NUMA nodes is inside one package or between two is not reported anywhere; the speed shows it.
 #[must_use]
-pub fn classes(alone: &BTreeMap<Pair, f64>, like: &dyn Fn(Pair) -> String) -> BTreeMap<Pair, usize> {
-    let mut all: Vec<_> = alone.iter().map(|(pair, gb_s)| (like(*pair), *gb_s, *pair)).collect();
+pub fn classes(
+    alone: &BTreeMap<Pair, f64>,
+    like: &dyn Fn(Pair) -> String,
+) -> BTreeMap<Pair, usize> {
+    let mut all: Vec<_> = alone
+        .iter()
+        .map(|(pair, gb_s)| (like(*pair), *gb_s, *pair))
+        .collect();
     all.sort_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)));
     let mut classes = BTreeMap::new();
     let mut last: Option<(&str, f64, usize)> = None;
@@ -93,12 +103,24 @@ impl<'a> ResourceRates<'a> {
     /// The rates from the known paths and the transfers that were measured on them; `raw`: GB/s that the link
     /// of a bridge carries, where known.
     #[must_use]
-    pub fn new(known: KnownPaths<'a>, raw: &dyn Fn(Bdf) -> Option<f64>, ran: &[JointTransfers<'a>]) -> Self {
-        let mut network = Self { known, links: BTreeMap::new(), seen: BTreeMap::new() };
+    pub fn new(
+        known: KnownPaths<'a>,
+        raw: &dyn Fn(Bdf) -> Option<f64>,
+        ran: &[JointTransfers<'a>],
+    ) -> Self {
+        let mut network = Self {
+            known,
+            links: BTreeMap::new(),
+            seen: BTreeMap::new(),
+        };
         for (pair, gb_s) in known.alone {
             for key in network.keys(*pair) {
                 let own = gb_s * network.links_of(key, *pair);
-                let map = if is_link(&key) { &mut network.links } else { &mut network.seen };
+                let map = if is_link(&key) {
+                    &mut network.links
+                } else {
+                    &mut network.seen
+                };
                 let most = map.entry(key).or_insert(0.0);
                 *most = most.max(own);
             }
@@ -130,7 +152,9 @@ impl<'a> ResourceRates<'a> {
             .into_iter()
             .min_by(|a, b| a.0.total_cmp(&b.0))?;
         let users = self.users(pairs);
-        let share = |(key, n): (&ResourceKey<'_>, &f64), map: &BTreeMap<ResourceKey<'a>, f64>| Some(map.get(key)? / n);
+        let share = |(key, n): (&ResourceKey<'_>, &f64), map: &BTreeMap<ResourceKey<'a>, f64>| {
+            Some(map.get(key)? / n)
+        };
         for user in &users {
             if let Some(gb_s) = share(user, &self.links).filter(|gb_s| *gb_s < each.0) {
                 each = (gb_s, resource_name(user.0));
@@ -143,7 +167,11 @@ impl<'a> ResourceRates<'a> {
             }
         }
         let all = count(pairs.len());
-        Some(ExpectedSpeed { total: each.0 * all, links: links * all, limit: each.1 })
+        Some(ExpectedSpeed {
+            total: each.0 * all,
+            links: links * all,
+            limit: each.1,
+        })
     }
 
     /// How many of `pairs` use each resource.
@@ -160,18 +188,33 @@ impl<'a> ResourceRates<'a> {
         let nvlink = matches!(kind, Some(RouteKind::NvLink(_)));
         let class = self.known.classes.get(&pair).copied().unwrap_or(0);
         let key = |(resource, direction): (&'a Resource, LinkDirection)| match resource {
-            Resource::Gpu(gpu) => ResourceKey::Own { gpu: *gpu, direction, nvlink },
+            Resource::Gpu(gpu) => ResourceKey::Own {
+                gpu: *gpu,
+                direction,
+                nvlink,
+            },
             Resource::Port(port) => ResourceKey::Port(*port, direction),
             resource => ResourceKey::Between(resource, direction, class),
         };
-        self.known.routes.directed_resources(pair).into_iter().map(key).collect()
+        self.known
+            .routes
+            .directed_resources(pair)
+            .into_iter()
+            .map(key)
+            .collect()
     }
 
     /// How many times the speed of `pair` a GPU's own links carry: GPUs with NVLinks and no switch have
     /// separate links for each peer.
     fn links_of(&self, key: ResourceKey<'_>, pair: Pair) -> f64 {
         let kind = self.known.routes.get(pair).map(|route| route.kind);
-        let (ResourceKey::Own { gpu, nvlink: true, .. }, Some(RouteKind::NvLink(links))) = (key, kind) else {
+        let (
+            ResourceKey::Own {
+                gpu, nvlink: true, ..
+            },
+            Some(RouteKind::NvLink(links)),
+        ) = (key, kind)
+        else {
             return 1.0;
         };
         let all = self.known.nvlinks.get(gpu.index()).copied().unwrap_or(0);
@@ -196,7 +239,9 @@ fn resource_name(key: &ResourceKey<'_>) -> String {
         LinkDirection::Both => "",
     };
     match key {
-        ResourceKey::Own { gpu, direction, .. } => format!("GPU {gpu}{}", way(*direction, " out", " in")),
+        ResourceKey::Own { gpu, direction, .. } => {
+            format!("GPU {gpu}{}", way(*direction, " out", " in"))
+        }
         ResourceKey::Port(port, direction) => format!("{port}{}", way(*direction, " up", " down")),
         ResourceKey::Between(resource, ..) => resource.to_string(),
     }

@@ -7,24 +7,40 @@ use outcome::finding::{Code, Severity};
 use proptest::prelude::*;
 
 fn joined(gpus: usize, links: u32) -> Routes {
-    let all: Vec<_> = (0..gpus).map(|n| bdf(&format!("0000:{n:02x}:00.0"))).collect();
-    let pairs = all.iter().flat_map(|a| all.iter().map(|b| (*a, *b))).filter(|(a, b)| a < b);
+    let all: Vec<_> = (0..gpus)
+        .map(|n| bdf(&format!("0000:{n:02x}:00.0")))
+        .collect();
+    let pairs = all
+        .iter()
+        .flat_map(|a| all.iter().map(|b| (*a, *b)))
+        .filter(|(a, b)| a < b);
     let links: NvLinks = pairs.map(|pair| (pair, links)).collect();
     Routes::new(&fabric(Vec::new()), &all, &links).unwrap()
 }
 
 fn everyone(routes: &Routes, gb_s: f64) -> BTreeMap<Pair, f64> {
-    Plan::ordered(routes).rounds.concat().into_iter().map(|pair| (pair, gb_s)).collect()
+    Plan::ordered(routes)
+        .rounds
+        .concat()
+        .into_iter()
+        .map(|pair| (pair, gb_s))
+        .collect()
 }
 
 /// What `pairs` should move by the links alone.
 fn total(known: KnownPaths<'_>, pairs: &[Pair]) -> f64 {
-    ResourceRates::new(known, &|_| None, &[]).expected(pairs).unwrap().total
+    ResourceRates::new(known, &|_| None, &[])
+        .expected(pairs)
+        .unwrap()
+        .total
 }
 
 #[track_caller]
 fn near(measured: f64, expected: f64) {
-    assert!((measured - expected).abs() < expected * 1e-6, "{measured} is not {expected}");
+    assert!(
+        (measured - expected).abs() < expected * 1e-6,
+        "{measured} is not {expected}"
+    );
 }
 
 #[test]
@@ -32,7 +48,12 @@ fn behind_a_switch_each_gpu_sends_and_receives_what_its_own_links_carry() {
     let routes = joined(4, 18);
     let alone = everyone(&routes, 392.0);
     let none = BTreeMap::new();
-    let known = KnownPaths { routes: &routes, alone: &alone, nvlinks: &[18; 4], classes: &none };
+    let known = KnownPaths {
+        routes: &routes,
+        alone: &alone,
+        nvlinks: &[18; 4],
+        classes: &none,
+    };
     let ring: Vec<_> = (0..4).map(|n| Pair::of(n, (n + 1) % 4)).collect();
     near(total(known, &ring), 4.0 * 392.0);
     let all: Vec<_> = alone.keys().copied().collect();
@@ -42,7 +63,18 @@ fn behind_a_switch_each_gpu_sends_and_receives_what_its_own_links_carry() {
     let network = ResourceRates::new(known, &|_| None, &[]);
     assert_eq!(network.expected(&to_one).unwrap().limit, "GPU 0 in");
     let nothing = BTreeMap::new();
-    assert!(ResourceRates::new(KnownPaths { alone: &nothing, ..known }, &|_| None, &[]).expected(&ring).is_none());
+    assert!(
+        ResourceRates::new(
+            KnownPaths {
+                alone: &nothing,
+                ..known
+            },
+            &|_| None,
+            &[]
+        )
+        .expected(&ring)
+        .is_none()
+    );
 }
 
 #[test]
@@ -51,11 +83,27 @@ fn without_a_switch_every_peer_has_separate_links() {
     let alone = everyone(&routes, 95.0);
     let all: Vec<_> = alone.keys().copied().collect();
     near(
-        total(KnownPaths { routes: &routes, alone: &alone, nvlinks: &[12; 4], classes: &BTreeMap::new() }, &all),
+        total(
+            KnownPaths {
+                routes: &routes,
+                alone: &alone,
+                nvlinks: &[12; 4],
+                classes: &BTreeMap::new(),
+            },
+            &all,
+        ),
         12.0 * 95.0,
     );
     near(
-        total(KnownPaths { routes: &routes, alone: &alone, nvlinks: &[0; 4], classes: &BTreeMap::new() }, &all),
+        total(
+            KnownPaths {
+                routes: &routes,
+                alone: &alone,
+                nvlinks: &[0; 4],
+                classes: &BTreeMap::new(),
+            },
+            &all,
+        ),
         4.0 * 95.0,
     );
 }
@@ -85,32 +133,60 @@ fn two_writers_share_their_uplink_and_a_collapse_is_found() {
     let routes = uplink();
     let alone = everyone(&routes, 37.0);
     let none = BTreeMap::new();
-    let known = KnownPaths { routes: &routes, alone: &alone, nvlinks: &[0; 4], classes: &none };
+    let known = KnownPaths {
+        routes: &routes,
+        alone: &alone,
+        nvlinks: &[0; 4],
+        classes: &none,
+    };
     let writers = [Pair::of(0, 2), Pair::of(1, 3)];
     // Of the resources between the root ports only the observed rates are known.
     let expected = |gen5: bool, moved: f64| {
         let raw = |_: Bdf| gen5.then_some(63.0);
         let others = [Pair::of(2, 3), Pair::of(3, 2)];
-        let ran = [JointTransfers { pairs: &writers, total: moved }, JointTransfers { pairs: &others, total: 60.0 }];
-        ResourceRates::new(known, &raw, &ran).expected(&writers).unwrap()
+        let ran = [
+            JointTransfers {
+                pairs: &writers,
+                total: moved,
+            },
+            JointTransfers {
+                pairs: &others,
+                total: 60.0,
+            },
+        ];
+        ResourceRates::new(known, &raw, &ran)
+            .expected(&writers)
+            .unwrap()
     };
     near(expected(false, 36.0).total, 37.0);
     near(expected(true, 36.0).total, 50.4);
-    assert!(expected(true, 36.0).limit.ends_with(" up"), "{:?}", expected(true, 36.0));
+    assert!(
+        expected(true, 36.0).limit.ends_with(" up"),
+        "{:?}",
+        expected(true, 36.0)
+    );
     let judged = |gb_s, again| collapse("many-to-many", 2, (gb_s, again), &expected(false, gb_s));
     assert_eq!(judged(36.0, None), None);
     assert_eq!(judged(23.0, None).unwrap().severity, Severity::Warn);
-    assert_eq!(judged(18.5, None).unwrap().severity, Severity::Fail, "half is a collapse");
+    assert_eq!(
+        judged(18.5, None).unwrap().severity,
+        Severity::Fail,
+        "half is a collapse"
+    );
     assert_eq!(judged(18.5, Some(36.0)), None, "it was low only once");
     let finding = judged(5.4, Some(5.5)).unwrap();
     assert!(finding.is(Code::P2pCollapse));
     assert!(
-        finding
-            .message
-            .contains("2 transfers at once move 5.40 GB/s (5.50 when measured again), expected at least 25.90"),
+        finding.message.contains(
+            "2 transfers at once move 5.40 GB/s (5.50 when measured again), expected at least 25.90"
+        ),
         "{finding:?}"
     );
-    assert_eq!(judged(f64::NAN, None).unwrap().severity, Severity::Fail, "no figure is never good");
+    assert_eq!(
+        judged(f64::NAN, None).unwrap().severity,
+        Severity::Fail,
+        "no figure is never good"
+    );
 }
 
 /// The interconnect of the sockets carries what the pairs across it showed, all at once: no more is expected
@@ -121,7 +197,10 @@ fn an_unknown_resource_carries_what_was_seen_to_pass() {
     use machine::pcie::sample::{device, gpu};
     let mut devices = Vec::new();
     for n in 0..4_u32 {
-        let (port, own) = (format!("0000:{}0:01.0", n + 1), format!("0000:{}1:00.0", n + 1));
+        let (port, own) = (
+            format!("0000:{}0:01.0", n + 1),
+            format!("0000:{}1:00.0", n + 1),
+        );
         let mut all = [device(&port, RootPort, None), gpu(&own, &port)];
         all.iter_mut().for_each(|d| {
             d.root_bus = Some(format!("pci0000:{}0", n + 1));
@@ -134,13 +213,33 @@ fn an_unknown_resource_carries_what_was_seen_to_pass() {
     let alone = everyone(&routes, 22.0);
     let far = |pair: &Pair| usize::from(pair.from.index() / 2 != pair.to.index() / 2);
     let classes: BTreeMap<_, _> = alone.keys().map(|pair| (*pair, far(pair))).collect();
-    let known = KnownPaths { routes: &routes, alone: &alone, nvlinks: &[0; 4], classes: &classes };
-    let across = [Pair::of(0, 2), Pair::of(1, 3), Pair::of(2, 0), Pair::of(3, 1)];
+    let known = KnownPaths {
+        routes: &routes,
+        alone: &alone,
+        nvlinks: &[0; 4],
+        classes: &classes,
+    };
+    let across = [
+        Pair::of(0, 2),
+        Pair::of(1, 3),
+        Pair::of(2, 0),
+        Pair::of(3, 1),
+    ];
     let all: Vec<_> = alone.keys().copied().collect();
     let expected = |across_gb_s, all_gb_s: f64| {
-        let ran =
-            [JointTransfers { pairs: &across, total: across_gb_s }, JointTransfers { pairs: &all, total: all_gb_s }];
-        ResourceRates::new(known, &|_| None, &ran).expected(&all).unwrap()
+        let ran = [
+            JointTransfers {
+                pairs: &across,
+                total: across_gb_s,
+            },
+            JointTransfers {
+                pairs: &all,
+                total: all_gb_s,
+            },
+        ];
+        ResourceRates::new(known, &|_| None, &ran)
+            .expected(&all)
+            .unwrap()
     };
     // 8 of 12 transfers cross; each GPU's own link allows 4 times 22 GB/s.
     near(expected(88.0, 80.0).total, 88.0);
@@ -154,9 +253,22 @@ fn an_unknown_resource_carries_what_was_seen_to_pass() {
 #[test]
 fn classes_are_pairs_of_one_kind_and_speed() {
     let pair = |n| Pair::of(0, n);
-    let speeds = [(1, 25.5), (2, 26.0), (3, 20.6), (4, 21.7), (5, 22.5), (6, 26.0)];
+    let speeds = [
+        (1, 25.5),
+        (2, 26.0),
+        (3, 20.6),
+        (4, 21.7),
+        (5, 22.5),
+        (6, 26.0),
+    ];
     let alone: BTreeMap<_, _> = speeds.iter().map(|(n, gb_s)| (pair(*n), *gb_s)).collect();
-    let found = classes(&alone, &|p| if p.to == 6 { "PIX".to_owned() } else { "SYS".to_owned() });
+    let found = classes(&alone, &|p| {
+        if p.to == 6 {
+            "PIX".to_owned()
+        } else {
+            "SYS".to_owned()
+        }
+    });
     let of = |n| found[&pair(n)];
     assert_eq!((of(3), of(1)), (of(4), of(2)));
     assert_eq!(of(4), of(5));
@@ -166,15 +278,33 @@ fn classes_are_pairs_of_one_kind_and_speed() {
 
 #[test]
 fn a_starved_transfer_in_its_group_is_named() {
-    let share = |pair, gb_s, alone, like: &str| PatternTransfer { pair, gb_s, alone, like: like.to_owned() };
+    let share = |pair, gb_s, alone, like: &str| PatternTransfer {
+        pair,
+        gb_s,
+        alone,
+        like: like.to_owned(),
+    };
     let each = |slow: f64| -> Vec<_> {
-        let one = |n| share(Pair::of(0, n), if n == 3 { slow } else { 12.5 }, 25.0, "SYS");
-        let others = [share(Pair::of(1, 2), 2.0, 25.0, "PIX"), share(Pair::of(1, 3), 4.0, 8.0, "SYS")];
+        let one = |n| {
+            share(
+                Pair::of(0, n),
+                if n == 3 { slow } else { 12.5 },
+                25.0,
+                "SYS",
+            )
+        };
+        let others = [
+            share(Pair::of(1, 2), 2.0, 25.0, "PIX"),
+            share(Pair::of(1, 3), 4.0, 8.0, "SYS"),
+        ];
         (1..6).map(one).chain(others).collect()
     };
     assert_eq!(starved("all to all", &each(6.5)), []);
     let found = starved("all to all", &each(6.0));
-    assert_eq!((found.len(), &found[0].subject, found[0].severity), (1, &Pair::of(0, 3).into(), Severity::Warn));
+    assert_eq!(
+        (found.len(), &found[0].subject, found[0].severity),
+        (1, &Pair::of(0, 3).into(), Severity::Warn)
+    );
 }
 
 /// A promise, together with the plan: 64 GPUs in under a second (optimized).
@@ -185,10 +315,22 @@ fn sixty_four_gpus_are_distributed_quickly() {
     let all: Vec<_> = alone.keys().copied().collect();
     let start = std::time::Instant::now();
     near(
-        total(KnownPaths { routes: &routes, alone: &alone, nvlinks: &[18; 64], classes: &BTreeMap::new() }, &all),
+        total(
+            KnownPaths {
+                routes: &routes,
+                alone: &alone,
+                nvlinks: &[18; 64],
+                classes: &BTreeMap::new(),
+            },
+            &all,
+        ),
         64.0 * 392.0,
     );
-    println!("{} transfers distributed in {:?}", all.len(), start.elapsed());
+    println!(
+        "{} transfers distributed in {:?}",
+        all.len(),
+        start.elapsed()
+    );
     assert!(start.elapsed().as_secs() < 50);
 }
 

@@ -85,7 +85,11 @@ impl Graph {
     #[must_use]
     pub fn orders(&self, topology: &Topology) -> Option<Vec<Vec<Rank>>> {
         let known = |dev| topology.gpus.iter().find(|g| g.dev == dev)?.rank;
-        let order = |hops: &Vec<Hop>| hops.iter().map(|hop| hop.rank.or_else(|| known(hop.dev))).collect();
+        let order = |hops: &Vec<Hop>| {
+            hops.iter()
+                .map(|hop| hop.rank.or_else(|| known(hop.dev)))
+                .collect()
+        };
         self.channels.iter().map(order).collect()
     }
 }
@@ -116,7 +120,9 @@ pub fn graphs(text: &str) -> Result<Vec<Graph>, BadDump> {
     let dump = Dump::parse("graph", "graphs", text)?;
     let top = dump.document.root_element();
     let found = top.children().filter(|n| n.has_tag_name("graph"));
-    let graphs = found.map(|n| graph(&dump, n)).collect::<Result<Vec<_>, _>>()?;
+    let graphs = found
+        .map(|n| graph(&dump, n))
+        .collect::<Result<Vec<_>, _>>()?;
     if graphs.is_empty() {
         return Err(dump.error(top, "there is no <graph>".to_owned()));
     }
@@ -125,7 +131,9 @@ pub fn graphs(text: &str) -> Result<Vec<Graph>, BadDump> {
 
 fn graph(dump: &Dump<'_>, node: Node<'_, '_>) -> Result<Graph, BadDump> {
     let channels = node.children().filter(|n| n.has_tag_name("channel"));
-    let channels = channels.map(|n| channel(dump, n)).collect::<Result<Vec<_>, _>>()?;
+    let channels = channels
+        .map(|n| channel(dump, n))
+        .collect::<Result<Vec<_>, _>>()?;
     let expected: usize = dump.required(node, "nchannels")?;
     if expected != channels.len() {
         let what = format!("nchannels=\"{expected}\", but there are {}", channels.len());
@@ -147,7 +155,13 @@ fn graph(dump: &Dump<'_>, node: Node<'_, '_>) -> Result<Graph, BadDump> {
 fn channel(dump: &Dump<'_>, node: Node<'_, '_>) -> Result<Vec<Hop>, BadDump> {
     let hop = |n| {
         let DeviceNumber(dev) = dump.required(n, "dev")?;
-        Ok(Hop { dev, rank: dump.optional(n, "rank")?.map(Rank::new) })
+        Ok(Hop {
+            dev,
+            rank: dump.optional(n, "rank")?.map(Rank::new),
+        })
     };
-    node.children().filter(|n| n.has_tag_name("gpu")).map(hop).collect()
+    node.children()
+        .filter(|n| n.has_tag_name("gpu"))
+        .map(hop)
+        .collect()
 }

@@ -34,11 +34,18 @@ struct Dump<'a> {
 
 impl<'a> Dump<'a> {
     fn parse(name: &'static str, root: &str, text: &'a str) -> Result<Self, BadDump> {
-        let bad = |line, what| BadDump { dump: name, line, what };
+        let bad = |line, what| BadDump {
+            dump: name,
+            line,
+            what,
+        };
         if text.trim().is_empty() {
             return Err(bad(1, "it is empty".to_owned()));
         }
-        let options = ParsingOptions { nodes_limit: MOST_ELEMENTS, ..ParsingOptions::default() };
+        let options = ParsingOptions {
+            nodes_limit: MOST_ELEMENTS,
+            ..ParsingOptions::default()
+        };
         let document = Document::parse_with_options(text, options);
         let document = document.map_err(|e| bad(e.pos().row, e.to_string()))?;
         let dump = Self { name, document };
@@ -46,25 +53,48 @@ impl<'a> Dump<'a> {
         if top.has_tag_name(root) {
             return Ok(dump);
         }
-        Err(dump.error(top, format!("<{}> where <{root}> belongs", top.tag_name().name())))
+        Err(dump.error(
+            top,
+            format!("<{}> where <{root}> belongs", top.tag_name().name()),
+        ))
     }
 
     fn error(&self, node: Node<'_, '_>, what: String) -> BadDump {
         let line = self.document.text_pos_at(node.range().start).row;
-        BadDump { dump: self.name, line, what }
+        BadDump {
+            dump: self.name,
+            line,
+            what,
+        }
     }
 
     /// A required attribute.
     fn required<T: FromStr>(&self, node: Node<'_, '_>, attribute: &str) -> Result<T, BadDump> {
-        let missing = || self.error(node, format!("<{}> lacks {attribute}", node.tag_name().name()));
+        let missing = || {
+            self.error(
+                node,
+                format!("<{}> lacks {attribute}", node.tag_name().name()),
+            )
+        };
         self.optional(node, attribute)?.ok_or_else(missing)
     }
 
     /// An attribute that not every version writes.
-    fn optional<T: FromStr>(&self, node: Node<'_, '_>, attribute: &str) -> Result<Option<T>, BadDump> {
-        let Some(text) = node.attribute(attribute) else { return Ok(None) };
+    fn optional<T: FromStr>(
+        &self,
+        node: Node<'_, '_>,
+        attribute: &str,
+    ) -> Result<Option<T>, BadDump> {
+        let Some(text) = node.attribute(attribute) else {
+            return Ok(None);
+        };
         let name = node.tag_name().name();
-        let bad = |_| self.error(node, format!("{attribute}=\"{text}\" of <{name}> cannot be read"));
+        let bad = |_| {
+            self.error(
+                node,
+                format!("{attribute}=\"{text}\" of <{name}> cannot be read"),
+            )
+        };
         text.trim().parse().map(Some).map_err(bad)
     }
 }
@@ -96,7 +126,10 @@ pub struct Gpu {
 pub fn topology(text: &str) -> Result<Topology, BadDump> {
     let dump = Dump::parse("topology", "system", text)?;
     let all = dump.document.descendants();
-    let gpus = all.filter(|n| n.has_tag_name("gpu")).map(|n| gpu(&dump, n)).collect::<Result<Vec<_>, _>>()?;
+    let gpus = all
+        .filter(|n| n.has_tag_name("gpu"))
+        .map(|n| gpu(&dump, n))
+        .collect::<Result<Vec<_>, _>>()?;
     if gpus.is_empty() {
         return Err(dump.error(dump.document.root_element(), "there is no <gpu>".to_owned()));
     }
@@ -106,13 +139,23 @@ pub fn topology(text: &str) -> Result<Topology, BadDump> {
 fn gpu(dump: &Dump<'_>, node: Node<'_, '_>) -> Result<Gpu, BadDump> {
     let outside = || dump.error(node, "<gpu> outside of a <pci>".to_owned());
     let bdf = pci_address(dump, node)?.ok_or_else(outside)?;
-    let (dev, rank) = (dump.required(node, "dev")?, dump.optional(node, "rank")?.map(Rank::new));
-    Ok(Gpu { dev, rank, bdf, sm: dump.required(node, "sm")? })
+    let (dev, rank) = (
+        dump.required(node, "dev")?,
+        dump.optional(node, "rank")?.map(Rank::new),
+    );
+    Ok(Gpu {
+        dev,
+        rank,
+        bdf,
+        sm: dump.required(node, "sm")?,
+    })
 }
 
 /// The PCIe function of a device.
 fn pci_address(dump: &Dump<'_>, node: Node<'_, '_>) -> Result<Option<Bdf>, BadDump> {
-    let Some(pci) = node.ancestors().find(|n| n.has_tag_name("pci")) else { return Ok(None) };
+    let Some(pci) = node.ancestors().find(|n| n.has_tag_name("pci")) else {
+        return Ok(None);
+    };
     dump.required(pci, "busid").map(Some)
 }
 
@@ -169,9 +212,15 @@ mod tests {
     #[test]
     fn gpus_are_read_among_other_elements() {
         let topology = topology(SYSTEM).unwrap();
-        let gpus: Vec<_> = topology.gpus.iter().map(|g| (g.dev, g.rank, g.bdf.to_string(), g.sm)).collect();
-        let expected =
-            [(0, Some(1.into()), "0000:41:00.0".to_owned(), 89), (1, Some(0.into()), "0000:81:00.0".to_owned(), 90)];
+        let gpus: Vec<_> = topology
+            .gpus
+            .iter()
+            .map(|g| (g.dev, g.rank, g.bdf.to_string(), g.sm))
+            .collect();
+        let expected = [
+            (0, Some(1.into()), "0000:41:00.0".to_owned(), 89),
+            (1, Some(0.into()), "0000:81:00.0".to_owned(), 90),
+        ];
         assert_eq!(gpus, expected);
     }
 
@@ -179,10 +228,22 @@ mod tests {
     fn graphs_are_read_and_their_gpus_become_ranks() {
         let graphs = graphs(GRAPHS).unwrap();
         let ring = &graphs[0];
-        assert_eq!((ring.id, ring.pattern, ring.gb_s, ring.distance), (0, Pattern::Ring, 12.5, Distance::Sys));
-        assert_eq!(ring.orders(&topology(SYSTEM).unwrap()), Some(vec![Rank::list([1, 0]), Rank::list([0, 1])]));
-        assert_eq!((graphs[1].pattern, graphs[1].channels.len()), (Pattern::Other(9), 0));
-        assert_eq!((Pattern::Ring.to_string(), Pattern::Other(9).to_string()), ("ring".into(), "pattern 9".into()));
+        assert_eq!(
+            (ring.id, ring.pattern, ring.gb_s, ring.distance),
+            (0, Pattern::Ring, 12.5, Distance::Sys)
+        );
+        assert_eq!(
+            ring.orders(&topology(SYSTEM).unwrap()),
+            Some(vec![Rank::list([1, 0]), Rank::list([0, 1])])
+        );
+        assert_eq!(
+            (graphs[1].pattern, graphs[1].channels.len()),
+            (Pattern::Other(9), 0)
+        );
+        assert_eq!(
+            (Pattern::Ring.to_string(), Pattern::Other(9).to_string()),
+            ("ring".into(), "pattern 9".into())
+        );
         let other = topology(&SYSTEM.replace("dev=\"0\"", "dev=\"7\"")).unwrap();
         assert_eq!(ring.orders(&other), None);
     }
@@ -194,26 +255,56 @@ mod tests {
         let bare = SYSTEM.replace(" sm=\"89\"", "");
         assert_eq!(error(&bare), "NCCL's topology dump, line 5: <gpu> lacks sm");
         let odd = SYSTEM.replace("sm=\"89\"", "sm=\"x\"");
-        assert_eq!(error(&odd), "NCCL's topology dump, line 5: sm=\"x\" of <gpu> cannot be read");
+        assert_eq!(
+            error(&odd),
+            "NCCL's topology dump, line 5: sm=\"x\" of <gpu> cannot be read"
+        );
         let place = SYSTEM.replace("0000:41:00.0", "41.0");
-        assert_eq!(error(&place), "NCCL's topology dump, line 4: busid=\"41.0\" of <pci> cannot be read");
-        assert_eq!(error(GRAPHS), "NCCL's topology dump, line 1: <graphs> where <system> belongs");
-        assert_eq!(error("<system version=\"1\"/>"), "NCCL's topology dump, line 1: there is no <gpu>");
-        assert!(error("<system><gpu dev=\"0\" sm=\"89\"/></system>").ends_with("<gpu> outside of a <pci>"));
+        assert_eq!(
+            error(&place),
+            "NCCL's topology dump, line 4: busid=\"41.0\" of <pci> cannot be read"
+        );
+        assert_eq!(
+            error(GRAPHS),
+            "NCCL's topology dump, line 1: <graphs> where <system> belongs"
+        );
+        assert_eq!(
+            error("<system version=\"1\"/>"),
+            "NCCL's topology dump, line 1: there is no <gpu>"
+        );
+        assert!(
+            error("<system><gpu dev=\"0\" sm=\"89\"/></system>")
+                .ends_with("<gpu> outside of a <pci>")
+        );
         let (head, _) = SYSTEM.split_at(SYSTEM.len() / 2);
-        assert!(error(head).starts_with("NCCL's topology dump, line "), "{}", error(head));
+        assert!(
+            error(head).starts_with("NCCL's topology dump, line "),
+            "{}",
+            error(head)
+        );
     }
 
     #[test]
     fn an_inconsistent_graph_is_rejected() {
-        let error = |from: &str, to: &str| graphs(&GRAPHS.replace(from, to)).unwrap_err().to_string();
+        let error =
+            |from: &str, to: &str| graphs(&GRAPHS.replace(from, to)).unwrap_err().to_string();
         let counted = error("nchannels=\"2\"", "nchannels=\"3\"");
-        assert_eq!(counted, "NCCL's graph dump, line 2: nchannels=\"3\", but there are 2");
-        assert!(error("speedintra=\"12.5\"", "speedintra=\"inf\"").ends_with("speedintra=\"inf\" is not a speed"));
-        assert!(
-            error("typeintra=\"SYS\"", "typeintra=\"QPI\"").ends_with("typeintra=\"QPI\" of <graph> cannot be read")
+        assert_eq!(
+            counted,
+            "NCCL's graph dump, line 2: nchannels=\"3\", but there are 2"
         );
-        assert_eq!(graphs("<graphs/>").unwrap_err().to_string(), "NCCL's graph dump, line 1: there is no <graph>");
+        assert!(
+            error("speedintra=\"12.5\"", "speedintra=\"inf\"")
+                .ends_with("speedintra=\"inf\" is not a speed")
+        );
+        assert!(
+            error("typeintra=\"SYS\"", "typeintra=\"QPI\"")
+                .ends_with("typeintra=\"QPI\" of <graph> cannot be read")
+        );
+        assert_eq!(
+            graphs("<graphs/>").unwrap_err().to_string(),
+            "NCCL's graph dump, line 1: there is no <graph>"
+        );
     }
 
     #[test]

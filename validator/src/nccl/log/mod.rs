@@ -93,7 +93,10 @@ impl NcclLog {
         let mut settings = BTreeSet::new();
         for line in log.lines() {
             let line = line.trim();
-            match split_at_mark(line, &[" NCCL WARN ", " NCCL INFO ", " NCCL ATTN ", "NCCL DIAG "]) {
+            match split_at_mark(
+                line,
+                &[" NCCL WARN ", " NCCL INFO ", " NCCL ATTN ", "NCCL DIAG "],
+            ) {
                 Some((" NCCL WARN " | " NCCL ATTN ", message)) => parsed.warned(message),
                 // `vm:2344 NCCL DIAG [OK]   p2p: ..`: no log level hides them.
                 Some(("NCCL DIAG ", message)) => parsed.diagnostics.push(message.to_owned()),
@@ -118,16 +121,28 @@ impl NcclLog {
     pub fn transports(&self) -> Vec<(Rank, Rank, Vec<Transport>)> {
         let mut pairs = BTreeMap::<_, BTreeSet<_>>::new();
         for link in &self.links {
-            pairs.entry((link.from, link.to)).or_default().insert(link.transport.clone());
+            pairs
+                .entry((link.from, link.to))
+                .or_default()
+                .insert(link.transport.clone());
         }
-        pairs.into_iter().map(|((from, to), via)| (from, to, via.into_iter().collect())).collect()
+        pairs
+            .into_iter()
+            .map(|((from, to), via)| (from, to, via.into_iter().collect()))
+            .collect()
     }
 
     /// Settings that are not ours: in effect although not requested, or with another value.
     #[must_use]
     pub fn foreign_settings(&self, ours: &[(String, String)]) -> Vec<(String, String)> {
-        let is_ours = |(name, value): &&(String, String)| ours.iter().any(|(n, v)| n == name && same(v, value));
-        self.settings.iter().filter(|s| !is_ours(s)).cloned().collect()
+        let is_ours = |(name, value): &&(String, String)| {
+            ours.iter().any(|(n, v)| n == name && same(v, value))
+        };
+        self.settings
+            .iter()
+            .filter(|s| !is_ours(s))
+            .cloned()
+            .collect()
     }
 
     fn warned(&mut self, message: &str) {
@@ -142,7 +157,11 @@ impl NcclLog {
         if let Some(channel) = message.strip_prefix("Channel ") {
             self.channel_message(channel);
         } else if let Some(version) = message.strip_prefix("NCCL version ") {
-            self.version = version.split_whitespace().next().map(str::to_owned).or(self.version.take());
+            self.version = version
+                .split_whitespace()
+                .next()
+                .map(str::to_owned)
+                .or(self.version.take());
         } else if let Some(nvls) = nvls_channels(message) {
             self.nvls_channels = self.nvls_channels.max(Some(nvls));
         } else if let Some(set) = setting(message) {
@@ -173,14 +192,23 @@ impl NcclLog {
 
 /// 16 of `24 coll channels, 0 collnet channels, 16 nvls channels, 32 p2p channels, 2 p2p channels per peer`.
 fn nvls_channels(message: &str) -> Option<u32> {
-    message.split(", ").find_map(|part| number(part.strip_suffix(" nvls channels")?))
+    message
+        .split(", ")
+        .find_map(|part| number(part.strip_suffix(" nvls channels")?))
 }
 
 fn ring(text: &str) -> Option<ChannelRing> {
     let (channels, order) = text.split_once(" :")?;
     let (channel, of) = channels.trim().split_once('/')?;
-    let order = order.split_whitespace().map(|rank| number(rank).map(Rank::new)).collect::<Option<Vec<_>>>()?;
-    Some(ChannelRing { channel: number(channel)?, of: number(of)?, order })
+    let order = order
+        .split_whitespace()
+        .map(|rank| number(rank).map(Rank::new))
+        .collect::<Option<Vec<_>>>()?;
+    Some(ChannelRing {
+        channel: number(channel)?,
+        of: number(of)?,
+        order,
+    })
 }
 
 /// NCCL prints numbers as it parsed them: `0x1` becomes `1`.
@@ -190,7 +218,8 @@ fn same(ours: &str, printed: &str) -> bool {
         None => text.parse().ok(),
     };
     let (ours, printed) = (ours.trim(), printed.trim());
-    ours.eq_ignore_ascii_case(printed) || whole(ours).is_some_and(|value| whole(printed) == Some(value))
+    ours.eq_ignore_ascii_case(printed)
+        || whole(ours).is_some_and(|value| whole(printed) == Some(value))
 }
 
 /// The most distinct entries that are kept; one is enough to make the proof fail.

@@ -64,17 +64,33 @@ impl NcclLog {
     }
 
     /// Everything that contradicts the expectation.
-    fn contradictions(&self, expected: ExpectedTransport, together: &dyn Fn(Rank, Rank) -> bool) -> Vec<String> {
+    fn contradictions(
+        &self,
+        expected: ExpectedTransport,
+        together: &dyn Fn(Rank, Rank) -> bool,
+    ) -> Vec<String> {
         let wanted = expected == ExpectedTransport::P2p;
         let mut wrong = BTreeMap::<_, BTreeSet<u32>>::new();
-        let judged = self.links.iter().filter(|l| !wanted || together(l.from, l.to));
-        for link in judged.filter(|l| l.transport.is_p2p() == Some(!wanted)) {
-            wrong.entry((link.from, link.to, link.text())).or_default().insert(link.channel);
-        }
-        let links = wrong
+        let judged = self
+            .links
             .iter()
-            .map(|((from, to, text), on)| format!("{from} -> {to} via {text} on {}", count(on.len(), "channel")));
-        let none = self.unconnected.iter().map(|(a, b)| format!("no transport between ranks {a} and {b}"));
+            .filter(|l| !wanted || together(l.from, l.to));
+        for link in judged.filter(|l| l.transport.is_p2p() == Some(!wanted)) {
+            wrong
+                .entry((link.from, link.to, link.text()))
+                .or_default()
+                .insert(link.channel);
+        }
+        let links = wrong.iter().map(|((from, to, text), on)| {
+            format!(
+                "{from} -> {to} via {text} on {}",
+                count(on.len(), "channel")
+            )
+        });
+        let none = self
+            .unconnected
+            .iter()
+            .map(|(a, b)| format!("no transport between ranks {a} and {b}"));
         let disabled = self.p2p_disabled.iter().filter(|_| wanted).cloned();
         links.chain(none).chain(disabled).collect()
     }
@@ -91,11 +107,19 @@ impl NcclLog {
             return Some("NCCL logged no connection".to_owned());
         }
         if let Some(link) = self.links.iter().find(|l| l.transport.is_p2p().is_none()) {
-            return Some(format!("unknown transport: {} -> {} via {}", link.from, link.to, link.transport));
+            return Some(format!(
+                "unknown transport: {} -> {} via {}",
+                link.from, link.to, link.transport
+            ));
         }
-        let strange = |link: &&Link| link.from.index() >= ranks || link.to.index() >= ranks || link.from == link.to;
+        let strange = |link: &&Link| {
+            link.from.index() >= ranks || link.to.index() >= ranks || link.from == link.to
+        };
         if let Some(link) = self.links.iter().find(strange) {
-            return Some(format!("a connection {} -> {} among {ranks} ranks", link.from, link.to));
+            return Some(format!(
+                "a connection {} -> {} among {ranks} ranks",
+                link.from, link.to
+            ));
         }
         match pairs {
             Pairs::Ring => self.missing_on_rings(ranks),
@@ -106,9 +130,14 @@ impl NcclLog {
     fn missing_pair(&self, ranks: usize) -> Option<String> {
         let known = connected(self.links.iter(), |link| (link.from, link.to));
         let all = Rank::all(ranks).flat_map(|from| Rank::all(ranks).map(move |to| (from, to)));
-        let missing: Vec<_> = all.filter(|(from, to)| from != to && !known.contains(&(*from, *to))).collect();
+        let missing: Vec<_> = all
+            .filter(|(from, to)| from != to && !known.contains(&(*from, *to)))
+            .collect();
         let (from, to) = missing.first()?;
-        Some(format!("NCCL logged nothing about {from} -> {to}{}", more(missing.len())))
+        Some(format!(
+            "NCCL logged nothing about {from} -> {to}{}",
+            more(missing.len())
+        ))
     }
 
     fn missing_on_rings(&self, ranks: usize) -> Option<String> {
@@ -119,15 +148,27 @@ impl NcclLog {
         let known = connected(self.links.iter(), |link| (link.channel, link.from, link.to));
         let mut missing = Vec::new();
         for ring in &self.rings {
-            if ring.order.len() != ranks || ring.order.iter().copied().collect::<BTreeSet<_>>() != everyone {
-                return Some(format!("the ring of channel {} is not one of {ranks} ranks", ring.channel));
+            if ring.order.len() != ranks
+                || ring.order.iter().copied().collect::<BTreeSet<_>>() != everyone
+            {
+                return Some(format!(
+                    "the ring of channel {} is not one of {ranks} ranks",
+                    ring.channel
+                ));
             }
             let next = ring.order.iter().cycle().skip(1);
-            let hops = ring.order.iter().zip(next).map(|(from, to)| (ring.channel, *from, *to));
+            let hops = ring
+                .order
+                .iter()
+                .zip(next)
+                .map(|(from, to)| (ring.channel, *from, *to));
             missing.extend(hops.filter(|hop| !known.contains(hop)));
         }
         let (channel, from, to) = missing.first()?;
-        Some(format!("NCCL logged nothing about {from} -> {to} on channel {channel}{}", more(missing.len())))
+        Some(format!(
+            "NCCL logged nothing about {from} -> {to} on channel {channel}{}",
+            more(missing.len())
+        ))
     }
 
     fn summary(&self, ranks: usize) -> String {
@@ -136,20 +177,35 @@ impl NcclLog {
         let pairs = connected(self.links.iter(), |link| (link.from, link.to)).len();
         let on: BTreeSet<_> = self.links.iter().map(|l| l.channel).collect();
         let all = ranks.saturating_mul(ranks.saturating_sub(1));
-        format!("{} between {pairs} of {all} ordered pairs, {}", transports.join(" and "), count(on.len(), "channel"))
+        format!(
+            "{} between {pairs} of {all} ordered pairs, {}",
+            transports.join(" and "),
+            count(on.len(), "channel")
+        )
     }
 }
 
 /// Connections that both sides logged.
-fn connected<'a, K: Ord>(links: impl Iterator<Item = &'a Link>, key: impl Fn(&Link) -> K) -> BTreeSet<K> {
+fn connected<'a, K: Ord>(
+    links: impl Iterator<Item = &'a Link>,
+    key: impl Fn(&Link) -> K,
+) -> BTreeSet<K> {
     let mut sides = BTreeMap::<K, BTreeSet<LinkSide>>::new();
     for link in links {
         sides.entry(key(link)).or_default().insert(link.side);
     }
     let complete = |seen: &BTreeSet<LinkSide>| seen.contains(&LinkSide::Both) || seen.len() == 2;
-    sides.into_iter().filter(|(_, seen)| complete(seen)).map(|(key, _)| key).collect()
+    sides
+        .into_iter()
+        .filter(|(_, seen)| complete(seen))
+        .map(|(key, _)| key)
+        .collect()
 }
 
 fn more(missing: usize) -> String {
-    if missing > 1 { format!(" and {} more", missing - 1) } else { String::new() }
+    if missing > 1 {
+        format!(" and {} more", missing - 1)
+    } else {
+        String::new()
+    }
 }

@@ -6,8 +6,13 @@ use std::fmt;
 use std::str::FromStr;
 
 /// The first of `marks` in a line, and the text after it.
-pub(super) fn split_at_mark<'a>(line: &'a str, marks: &[&'static str]) -> Option<(&'static str, &'a str)> {
-    let found = marks.iter().filter_map(|mark| line.split_once(mark).map(|parts| (*mark, parts)));
+pub(super) fn split_at_mark<'a>(
+    line: &'a str,
+    marks: &[&'static str],
+) -> Option<(&'static str, &'a str)> {
+    let found = marks
+        .iter()
+        .filter_map(|mark| line.split_once(mark).map(|parts| (*mark, parts)));
     let (mark, (_, message)) = found.min_by_key(|(_, (before, _))| before.len())?;
     Some((mark, message.trim()))
 }
@@ -30,14 +35,27 @@ pub(super) fn link(text: &str) -> Option<Link> {
         None => (to.trim(), LinkSide::Both),
     };
     let channel = channel.trim();
-    let channel = number(channel.split_once('/').map_or(channel, |(channel, _)| channel))?;
+    let channel = number(
+        channel
+            .split_once('/')
+            .map_or(channel, |(channel, _)| channel),
+    )?;
     let (transport, suffix) = Transport::read(via.trim());
-    Some(Link { channel, from: rank(from.trim())?, to: rank(to)?, side, transport, suffix })
+    Some(Link {
+        channel,
+        from: rank(from.trim())?,
+        to: rank(to)?,
+        side,
+        transport,
+        suffix,
+    })
 }
 
 /// `3[90]`, or the number alone.
 fn rank(text: &str) -> Option<Rank> {
-    let Some((rank, place)) = text.split_once('[') else { return number(text).map(Rank::new) };
+    let Some((rank, place)) = text.split_once('[') else {
+        return number(text).map(Rank::new);
+    };
     let place = place.strip_suffix(']')?;
     let plain = !place.is_empty() && place.bytes().all(|b| b.is_ascii_alphanumeric());
     plain.then(|| number(rank)).flatten().map(Rank::new)
@@ -45,7 +63,9 @@ fn rank(text: &str) -> Option<Rank> {
 
 /// `NCCL_X set by environment to V`; numbers are followed by a full stop, words are not.
 pub(super) fn setting(message: &str) -> Option<(String, String)> {
-    let (name, value) = message.split_once(" set by environment to ").or_else(|| message.split_once(" set to "))?;
+    let (name, value) = message
+        .split_once(" set by environment to ")
+        .or_else(|| message.split_once(" set to "))?;
     let plain = |b: u8| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'_';
     let known = name.starts_with("NCCL_") && name.bytes().all(plain);
     let value = value.trim();
@@ -95,9 +115,13 @@ const NAMES: [(Transport, &str); 7] = [
 impl Transport {
     /// The transport and the text after its name. A name of which only the beginning is known does not match.
     pub(super) fn read(text: &str) -> (Self, String) {
-        let known = NAMES.iter().find_map(|(transport, name)| Some((transport, text.strip_prefix(name)?)));
+        let known = NAMES
+            .iter()
+            .find_map(|(transport, name)| Some((transport, text.strip_prefix(name)?)));
         match known {
-            Some((transport, rest)) if rest.is_empty() || rest.starts_with('/') => (transport.clone(), rest.to_owned()),
+            Some((transport, rest)) if rest.is_empty() || rest.starts_with('/') => {
+                (transport.clone(), rest.to_owned())
+            }
             _ => (Self::Other(text.to_owned()), String::new()),
         }
     }
@@ -115,7 +139,10 @@ impl Transport {
 
 impl fmt::Display for Transport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let known = NAMES.iter().find(|(transport, _)| transport == self).map(|(_, name)| *name);
+        let known = NAMES
+            .iter()
+            .find(|(transport, _)| transport == self)
+            .map(|(_, name)| *name);
         match (self, known) {
             (Self::Other(text), _) => f.write_str(text),
             (_, name) => f.write_str(name.unwrap_or("?")),

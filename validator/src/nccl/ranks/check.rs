@@ -48,39 +48,63 @@ impl DataCheck<'_> {
     pub(super) fn prepare(&self) -> Result<(), Fault> {
         self.each(|gpu| {
             let bytes = self.shape.bytes.saturating_mul(self.calls);
-            let all = BufferPart { receive: true, offset: 0, bytes };
+            let all = BufferPart {
+                receive: true,
+                offset: 0,
+                bytes,
+            };
             gpu.stream.set_bytes(gpu.span(all)?, POISON)?;
             let to = self.places(gpu, self.layout(gpu).send)?;
             let runs = self.runs(self.shape.send, 1);
-            gpu.stream.fill_values(to, self.ask.data, self.values, gpu.rank, self.seed, &runs)?;
+            gpu.stream
+                .fill_values(to, self.ask.data, self.values, gpu.rank, self.seed, &runs)?;
             for (_, gap) in self.gaps(gpu)? {
                 gpu.stream.set_bytes(gap, POISON)?;
             }
             let mut bands = self.bands(gpu)?.into_iter();
-            bands.try_for_each(|band| gpu.stream.fill(band.span, self.seed ^ BAND_SEED, band.first))
+            bands.try_for_each(|band| {
+                gpu.stream
+                    .fill(band.span, self.seed ^ BAND_SEED, band.first)
+            })
         })
     }
 
     /// Where the memory of the checked calls ends in every rank's buffers, bytes: a whole number of cache lines.
     pub(super) const fn end(&self) -> u64 {
-        self.shape.bytes.saturating_mul(self.calls).next_multiple_of(LINE)
+        self.shape
+            .bytes
+            .saturating_mul(self.calls)
+            .next_multiple_of(LINE)
     }
 
     /// The used bytes of a rank's buffer: up to the end of the last call's data.
     fn used(&self, gpu: &RankGpu, receive: bool) -> u64 {
         let layout = self.layout(gpu);
-        let parts = [layout.send, layout.receive].into_iter().filter(|part| part.receive == receive);
-        let before = self.shape.bytes.saturating_mul(self.calls.saturating_sub(1));
-        let end = parts.map(|part| part.offset.saturating_add(part.bytes)).max();
+        let parts = [layout.send, layout.receive]
+            .into_iter()
+            .filter(|part| part.receive == receive);
+        let before = self
+            .shape
+            .bytes
+            .saturating_mul(self.calls.saturating_sub(1));
+        let end = parts
+            .map(|part| part.offset.saturating_add(part.bytes))
+            .max();
         end.map_or(0, |end| end.saturating_add(before))
     }
 
     fn bands<'s>(&self, gpu: &'s RankGpu) -> Result<Vec<GuardBand<'s>>, GpuError> {
-        let both =
-            [false, true].into_iter().flat_map(|receive| [(receive, None), (receive, Some(self.used(gpu, receive)))]);
+        let both = [false, true]
+            .into_iter()
+            .flat_map(|receive| [(receive, None), (receive, Some(self.used(gpu, receive)))]);
         let band = |(n, (receive, used)): (u64, (bool, Option<u64>))| {
             let first = (gpu.rank.index() as u64 * 4 + n) * (GUARD / 4);
-            Ok(GuardBand { receive, used, span: gpu.band(receive, used)?, first })
+            Ok(GuardBand {
+                receive,
+                used,
+                span: gpu.band(receive, used)?,
+                first,
+            })
         };
         (0..).zip(both).map(band).collect()
     }
@@ -97,7 +121,10 @@ impl DataCheck<'_> {
         self.each(|gpu| self.queue_check(gpu))?;
         let calls = u32::try_from(self.calls).unwrap_or(u32::MAX);
         wait(self.local, calls_time_limit(self.shape.bytes, calls))?;
-        let mut wrongs = Wrongs { calls: self.calls, ..Wrongs::default() };
+        let mut wrongs = Wrongs {
+            calls: self.calls,
+            ..Wrongs::default()
+        };
         for gpu in &self.local.gpus {
             // Must precede `count`, which fetches too: the gaps were fetched together with the check.
             if wrongs.stray.is_none() {
@@ -109,42 +136,76 @@ impl DataCheck<'_> {
     }
 
     fn each(&self, act: impl Fn(&RankGpu) -> Result<(), GpuError>) -> Result<(), Fault> {
-        self.local.gpus.iter().try_for_each(|gpu| act(gpu).map_err(|e| Fault::of(Some(gpu.rank), &e)))
+        self.local
+            .gpus
+            .iter()
+            .try_for_each(|gpu| act(gpu).map_err(|e| Fault::of(Some(gpu.rank), &e)))
     }
 
     /// The layout of the first call's data.
     fn layout(&self, gpu: &RankGpu) -> Layout {
         let element = self.ask.data.bytes();
-        Layout::new(self.ask.collective, self.shape, element, gpu.rank, self.placement, 0)
+        Layout::new(
+            self.ask.collective,
+            self.shape,
+            element,
+            gpu.rank,
+            self.placement,
+            0,
+        )
     }
 
     /// The memory from a part in the first call to the same part in the last call.
     fn places<'s>(&self, gpu: &'s RankGpu, part: BufferPart) -> Result<Span<'s>, GpuError> {
-        let before = self.shape.bytes.saturating_mul(self.calls.saturating_sub(1));
-        gpu.span(BufferPart { bytes: before.saturating_add(part.bytes), ..part })
+        let before = self
+            .shape
+            .bytes
+            .saturating_mul(self.calls.saturating_sub(1));
+        gpu.span(BufferPart {
+            bytes: before.saturating_add(part.bytes),
+            ..part
+        })
     }
 
     /// Runs of `count` elements in each call's part. Numbers continue from call to call.
     fn runs(&self, count: u64, parts: u64) -> Runs {
         let stride = self.shape.bytes / self.ask.data.bytes();
-        Runs { count, parts, calls: self.calls, stride, step: self.shape.send }
+        Runs {
+            count,
+            parts,
+            calls: self.calls,
+            stride,
+            step: self.shape.send,
+        }
     }
 
     /// The expected content of a rank's receive buffer after one call.
     fn expected(&self, gpu: &RankGpu) -> Vec<ExpectedRun> {
-        self.ask.collective.expected(self.shape, self.local.ranks, gpu.rank, self.ask.root)
+        self.ask
+            .collective
+            .expected(self.shape, self.local.ranks, gpu.rank, self.ask.root)
     }
 
     fn queue_check(&self, gpu: &RankGpu) -> Result<(), GpuError> {
         let (data, op, ranks, seed) = (self.ask.data, self.ask.op, self.local.ranks, self.seed);
         gpu.tally.begin(&gpu.stream)?;
         let parts = self.expected(gpu);
-        if let Some(ExpectedRun { count, first, from, .. }) = parts.first().copied() {
+        if let Some(ExpectedRun {
+            count, first, from, ..
+        }) = parts.first().copied()
+        {
             // Parts of several ranks are consecutive, in the ranks' order.
             let runs = self.runs(count, parts.len() as u64);
             let what = self.places(gpu, self.layout(gpu).receive)?;
-            let expect = ValuesExpected { from, op, ranks, seed, first };
-            gpu.stream.check_values(what, data, self.values, &expect, &runs, &gpu.tally)?;
+            let expect = ValuesExpected {
+                from,
+                op,
+                ranks,
+                seed,
+                first,
+            };
+            gpu.stream
+                .check_values(what, data, self.values, &expect, &runs, &gpu.tally)?;
         }
         gpu.tally.end(&gpu.stream)?;
         for (place, (_, gap)) in (1..).zip(self.gaps(gpu)?) {
@@ -152,7 +213,8 @@ impl DataCheck<'_> {
         }
         gpu.bands.begin(&gpu.stream)?;
         for band in self.bands(gpu)? {
-            gpu.stream.check_more(band.span, band.first, seed ^ BAND_SEED, seed, &gpu.bands)?;
+            gpu.stream
+                .check_more(band.span, band.first, seed ^ BAND_SEED, seed, &gpu.bands)?;
         }
         gpu.bands.end(&gpu.stream)
     }
@@ -160,19 +222,32 @@ impl DataCheck<'_> {
     /// What was changed beside one GPU's buffers.
     fn stray(&self, gpu: &RankGpu) -> Result<Option<Stray>, Fault> {
         let failed = |error: GpuError| Fault::of(Some(gpu.rank), &error);
-        let (gaps, bands) = (self.gaps(gpu).map_err(failed)?, self.bands(gpu).map_err(failed)?);
+        let (gaps, bands) = (
+            self.gaps(gpu).map_err(failed)?,
+            self.bands(gpu).map_err(failed)?,
+        );
         let rank = gpu.rank;
         for (place, (receive, gap)) in (1..).zip(gaps) {
             let low = u64::MAX >> (64 - 8 * gap.bytes.min(8));
             let bits = gpu.fetched(place) & low;
             if bits != POISONED & low {
                 let found = self.words(bits, low, None);
-                return Ok(Some(Stray { rank, receive, behind: true, distance: 0, words: 1, found }));
+                return Ok(Some(Stray {
+                    rank,
+                    receive,
+                    behind: true,
+                    distance: 0,
+                    words: 1,
+                    found,
+                }));
             }
         }
         let (counts, all) = (gpu.bands.checked(), bands.len() as u64 * (GUARD / 4));
         if counts.looked != all {
-            let text = format!("rank {rank}: {} words of {all} in guard bands were checked", counts.looked);
+            let text = format!(
+                "rank {rank}: {} words of {all} in guard bands were checked",
+                counts.looked
+            );
             return Err(Fault::broken(text));
         }
         for band in bands.iter().filter(|_| counts.wrong > 0) {
@@ -181,7 +256,10 @@ impl DataCheck<'_> {
             }
         }
         if counts.wrong > 0 {
-            let text = format!("rank {rank}: {} words of guard bands were wrong only once", counts.wrong);
+            let text = format!(
+                "rank {rank}: {} words of guard bands were wrong only once",
+                counts.wrong
+            );
             return Err(Fault::broken(text));
         }
         Ok(None)
@@ -191,11 +269,17 @@ impl DataCheck<'_> {
     fn examine_band(&self, gpu: &RankGpu, band: &GuardBand<'_>) -> Result<Option<Stray>, Fault> {
         let failed = |error: GpuError| Fault::of(Some(gpu.rank), &error);
         let seed = self.seed ^ BAND_SEED;
-        gpu.stream.check(band.span, band.first, seed, self.seed, &gpu.bands).map_err(failed)?;
+        gpu.stream
+            .check(band.span, band.first, seed, self.seed, &gpu.bands)
+            .map_err(failed)?;
         wait(self.local, calls_time_limit(GUARD, 1))?;
         let counts = gpu.bands.checked();
         // The nearest change to the buffer.
-        let nearest = if band.used.is_some() { counts.first } else { counts.last };
+        let nearest = if band.used.is_some() {
+            counts.first
+        } else {
+            counts.last
+        };
         let Some(word) = nearest else { return Ok(None) };
         let at = band.span.part(word * 4, 4).map_err(failed)?;
         gpu.fetch(0, at).map_err(failed)?;
@@ -208,7 +292,14 @@ impl DataCheck<'_> {
         };
         let found = self.words(bits, u64::from(u32::MAX), Some(word));
         let (rank, receive, behind) = (gpu.rank, band.receive, band.used.is_some());
-        Ok(Some(Stray { rank, receive, behind, distance, words: counts.wrong, found }))
+        Ok(Some(Stray {
+            rank,
+            receive,
+            behind,
+            distance,
+            words: counts.wrong,
+            found,
+        }))
     }
 
     /// Describes bits that were found beside a buffer, and their possible origin; `word` is their place in a band.
@@ -223,7 +314,9 @@ impl DataCheck<'_> {
             Some(rank) => format!("{text}, the guard pattern of rank {rank}"),
             None if bits == 0 => format!("{text}, zeros"),
             None if bits == low => format!("{text}, all ones"),
-            None if bits == POISONED & low => format!("{text}, what receive buffers hold before a call"),
+            None if bits == POISONED & low => {
+                format!("{text}, what receive buffers hold before a call")
+            }
             None if element::is_value(self.ask.data, bits) => {
                 format!("{text}, a number as these calls move them")
             }
@@ -238,22 +331,41 @@ impl DataCheck<'_> {
         let all = of_call.saturating_mul(self.calls);
         let counts = gpu.tally.checked();
         if counts.looked != all {
-            let text = format!("rank {}: {} elements of {all} were checked", gpu.rank, counts.looked);
+            let text = format!(
+                "rank {}: {} elements of {all} were checked",
+                gpu.rank, counts.looked
+            );
             return Err(Fault::broken(text));
         }
         wrongs.looked += all;
         wrongs.count += counts.wrong;
         wrongs.ones += counts.ones;
-        let Some(number) = counts.first.filter(|_| wrongs.first.is_none()) else { return Ok(()) };
+        let Some(number) = counts.first.filter(|_| wrongs.first.is_none()) else {
+            return Ok(());
+        };
         let (call, element) = (number / of_call.max(1), number % of_call.max(1));
-        let part = parts.iter().find(|p| element.checked_sub(p.at).is_some_and(|k| k < p.count));
-        let part = part.ok_or_else(|| Fault::broken(format!("element {element} does not exist")))?;
-        let part = ExpectedRun { first: part.first.saturating_add(call.saturating_mul(self.shape.send)), ..*part };
+        let part = parts
+            .iter()
+            .find(|p| element.checked_sub(p.at).is_some_and(|k| k < p.count));
+        let part =
+            part.ok_or_else(|| Fault::broken(format!("element {element} does not exist")))?;
+        let part = ExpectedRun {
+            first: part
+                .first
+                .saturating_add(call.saturating_mul(self.shape.send)),
+            ..*part
+        };
         let (op, ranks) = (self.ask.op, self.local.ranks);
         let wanted = element::expected(part, element - part.at, op, ranks, self.values, self.seed);
         let found = self.found(gpu, call, element)?;
         let expected = wanted.to_string();
-        wrongs.first = Some(FirstWrong { rank: gpu.rank, call, element, found, expected });
+        wrongs.first = Some(FirstWrong {
+            rank: gpu.rank,
+            call,
+            element,
+            found,
+            expected,
+        });
         Ok(())
     }
 
@@ -263,7 +375,11 @@ impl DataCheck<'_> {
         let fetch = || {
             let place = self.shape.bytes.saturating_mul(call);
             let within = place.saturating_add(element.saturating_mul(bytes));
-            gpu.fetch(0, self.places(gpu, self.layout(gpu).receive)?.part(within, bytes)?)
+            gpu.fetch(
+                0,
+                self.places(gpu, self.layout(gpu).receive)?
+                    .part(within, bytes)?,
+            )
         };
         fetch().map_err(|error| Fault::of(Some(gpu.rank), &error))?;
         wait(self.local, calls_time_limit(bytes, 1))?;

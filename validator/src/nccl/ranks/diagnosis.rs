@@ -21,20 +21,26 @@ pub(super) fn failure_lines(outputs: &[String]) -> Vec<String> {
         .flat_map(|text| text.lines())
         .filter(|line| WARNINGS.iter().any(|warning| line.contains(warning)));
     let last = outputs.iter().flat_map(|text| {
-        let lines: Vec<_> = text.lines().filter(|line| !line.trim().is_empty()).collect();
+        let lines: Vec<_> = text
+            .lines()
+            .filter(|line| !line.trim().is_empty())
+            .collect();
         let skipped = lines.len().saturating_sub(LAST);
         lines.into_iter().skip(skipped)
     });
     // With many ranks, warnings must leave room for the last lines.
     let all = warnings.take(MOST / 2).chain(last);
     let all = all.filter(|line| seen.insert(*line)).take(MOST);
-    all.map(|line| line.chars().take(LONGEST).collect()).collect()
+    all.map(|line| line.chars().take(LONGEST).collect())
+        .collect()
 }
 
 /// NCCL's own message about a missing transport, if any.
 pub(super) fn no_transport(outputs: &[String]) -> Option<String> {
     let mut lines = outputs.iter().flat_map(|text| text.lines());
-    lines.find_map(|line| line.find(NO_TRANSPORT).and_then(|at| line.get(at..))).map(str::to_owned)
+    lines
+        .find_map(|line| line.find(NO_TRANSPORT).and_then(|at| line.get(at..)))
+        .map(str::to_owned)
 }
 
 #[cfg(test)]
@@ -55,8 +61,14 @@ vm:2344:2377 [3] NCCL INFO group.cc:76 -> 2 [Async thread]
 
     #[test]
     fn warnings_come_first_and_no_line_is_repeated() {
-        let lines = failure_lines(&[FORBIDDEN.to_owned(), "one\nvm:1:1 [0] NCCL WARN two\n".to_owned()]);
-        assert!(lines[0].contains("No transport found for rank 3[90]"), "{lines:#?}");
+        let lines = failure_lines(&[
+            FORBIDDEN.to_owned(),
+            "one\nvm:1:1 [0] NCCL WARN two\n".to_owned(),
+        ]);
+        assert!(
+            lines[0].contains("No transport found for rank 3[90]"),
+            "{lines:#?}"
+        );
         assert_eq!(lines[1], "vm:1:1 [0] NCCL WARN two");
         assert!(lines[5].contains("group.cc:76"), "{lines:#?}");
         assert_eq!((lines.len(), lines[6].as_str()), (7, "one"));
@@ -65,8 +77,11 @@ vm:2344:2377 [3] NCCL INFO group.cc:76 -> 2 [Async thread]
     #[test]
     fn many_ranks_give_a_bounded_list() {
         let long = format!("{}\n", "x".repeat(5000));
-        let outputs: Vec<_> =
-            (0..64).map(|rank| format!("{long}vm:{rank}:1 NCCL WARN first\nrank {rank} a\nrank {rank} b\n")).collect();
+        let outputs: Vec<_> = (0..64)
+            .map(|rank| {
+                format!("{long}vm:{rank}:1 NCCL WARN first\nrank {rank} a\nrank {rank} b\n")
+            })
+            .collect();
         let lines = failure_lines(&outputs);
         assert_eq!(lines.len(), MOST);
         assert!(lines.iter().all(|line| line.len() <= LONGEST));
@@ -76,7 +91,10 @@ vm:2344:2377 [3] NCCL INFO group.cc:76 -> 2 [Async thread]
     #[test]
     fn a_missing_transport_is_reported_in_nccls_words() {
         let outputs = [String::new(), FORBIDDEN.to_owned()];
-        assert_eq!(no_transport(&outputs).unwrap(), "No transport found for rank 3[90] -> rank 2[80]");
+        assert_eq!(
+            no_transport(&outputs).unwrap(),
+            "No transport found for rank 3[90] -> rank 2[80]"
+        );
         assert_eq!(no_transport(&["Channel 00 via P2P/CUMEM".to_owned()]), None);
     }
 }

@@ -10,13 +10,27 @@ const RANK_STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// The value of `rank` at place `i`: a whole number that the type holds exactly.
 fn value(values: Values, seed: u64, rank: Rank, i: u64) -> u64 {
-    let word = u64::from(word(seed.wrapping_add(RANK_STEP.wrapping_mul(rank.index() as u64)), i));
+    let word = u64::from(word(
+        seed.wrapping_add(RANK_STEP.wrapping_mul(rank.index() as u64)),
+        i,
+    ));
     let (scale, range) = (u64::from(values.scale), u64::from(values.range.max(1)));
-    if values.powers { scale << (word % range).min(32) } else { scale * (1 + word % range) }
+    if values.powers {
+        scale << (word % range).min(32)
+    } else {
+        scale * (1 + word % range)
+    }
 }
 
 /// The expected value `k` elements after the beginning of `part`.
-pub(super) fn expected(part: ExpectedRun, k: u64, op: RedOp, ranks: usize, values: Values, seed: u64) -> u64 {
+pub(super) fn expected(
+    part: ExpectedRun,
+    k: u64,
+    op: RedOp,
+    ranks: usize,
+    values: Values,
+    seed: u64,
+) -> u64 {
     let of = |rank| value(values, seed, rank, part.first.saturating_add(k));
     let Some(from) = part.from else {
         let all = Rank::all(ranks).map(of);
@@ -61,7 +75,11 @@ pub(super) fn text(data: DataType, bits: u64) -> String {
         DataType::Half => format!("{} (0x{:04x})", number(half(low(16))), low(16)),
         DataType::Bfloat16 => {
             let wide = u32::try_from(low(16)).unwrap_or_default() << 16;
-            format!("{} (0x{:04x})", number(f64::from(f32::from_bits(wide))), low(16))
+            format!(
+                "{} (0x{:04x})",
+                number(f64::from(f32::from_bits(wide))),
+                low(16)
+            )
         }
     }
 }
@@ -69,7 +87,11 @@ pub(super) fn text(data: DataType, bits: u64) -> String {
 /// An integer without decimals, anything else with a few digits.
 fn number(x: f64) -> String {
     let plain = x == 0.0 || (1e-3..1e15).contains(&x.abs());
-    if plain || !x.is_finite() { format!("{x}") } else { format!("{x:.4e}") }
+    if plain || !x.is_finite() {
+        format!("{x}")
+    } else {
+        format!("{x:.4e}")
+    }
 }
 
 /// IEEE 754 binary16: a sign, 5 bits of exponent, 10 of fraction.
@@ -93,10 +115,16 @@ mod tests {
     #[test]
     fn elements_are_shown_as_numbers_and_as_bits() {
         let of = |data, bits| text(data, bits);
-        assert_eq!(of(DataType::Float, u64::from(1234.0_f32.to_bits())), "1234 (0x449a4000)");
+        assert_eq!(
+            of(DataType::Float, u64::from(1234.0_f32.to_bits())),
+            "1234 (0x449a4000)"
+        );
         assert_eq!(of(DataType::Float, 0), "0 (0x00000000)");
         assert_eq!(of(DataType::Float, 0xa5a5_a5a5), "-2.8735e-16 (0xa5a5a5a5)");
-        assert_eq!(of(DataType::Double, 3.5_f64.to_bits()), "3.5 (0x400c000000000000)");
+        assert_eq!(
+            of(DataType::Double, 3.5_f64.to_bits()),
+            "3.5 (0x400c000000000000)"
+        );
         assert_eq!(of(DataType::Int32, 0xffff_ffff), "-1 (0xffffffff)");
         // The upper half of the word is ignored for 16-bit types.
         assert_eq!(of(DataType::Half, 0x1234_3c00), "1 (0x3c00)");
@@ -129,15 +157,27 @@ mod tests {
     fn reductions_expect_the_values_of_all_ranks() {
         let values = Values::exact(DataType::Float, Some(RedOp::Sum), 4).unwrap();
         let shape = Collective::ReduceScatter.shape(256, 4, 4);
-        let [part] = Collective::ReduceScatter.expected(shape, 4, 2.into(), Rank::FIRST)[..] else { panic!() };
-        let each: Vec<_> = Rank::all(4).map(|rank| value(values, 77, rank, part.first + 5)).collect();
+        let [part] = Collective::ReduceScatter.expected(shape, 4, 2.into(), Rank::FIRST)[..] else {
+            panic!()
+        };
+        let each: Vec<_> = Rank::all(4)
+            .map(|rank| value(values, 77, rank, part.first + 5))
+            .collect();
         let of = |op| expected(part, 5, op, 4, values, 77);
         assert_eq!(of(RedOp::Sum), each.iter().sum::<u64>());
-        assert_eq!([of(RedOp::Min), of(RedOp::Max)], [each.iter().min(), each.iter().max()].map(|n| *n.unwrap()));
+        assert_eq!(
+            [of(RedOp::Min), of(RedOp::Max)],
+            [each.iter().min(), each.iter().max()].map(|n| *n.unwrap())
+        );
         assert!(each.iter().all(|n| *n > 0) && each[0] != each[1]);
         let values = Values::exact(DataType::Float, Some(RedOp::Avg), 4).unwrap();
         let mean = expected(part, 5, RedOp::Avg, 4, values, 77);
-        assert_eq!(mean * 4, Rank::all(4).map(|rank| value(values, 77, rank, part.first + 5)).sum::<u64>());
+        assert_eq!(
+            mean * 4,
+            Rank::all(4)
+                .map(|rank| value(values, 77, rank, part.first + 5))
+                .sum::<u64>()
+        );
     }
 
     #[test]

@@ -53,11 +53,19 @@ pub(super) fn environment(setup: &Setup, context: &LaunchContext) -> Vec<(String
         ("NCCL_RAS_ENABLE", flag(context.ras.is_some())),
         ("NCCL_RAS_ADDR", &ras),
         // From 2.31 on NCCL tests each pair itself when it makes a communicator; earlier ones do not know the variable.
-        ("NCCL_RUN_DIAGNOSTICS", flag(setup.arm == Arm::Strict && !setup.processes)),
+        (
+            "NCCL_RUN_DIAGNOSTICS",
+            flag(setup.arm == Arm::Strict && !setup.processes),
+        ),
     ];
-    let library_path = context.library_path.as_deref().map(|path| ("LD_LIBRARY_PATH", path));
+    let library_path = context
+        .library_path
+        .as_deref()
+        .map(|path| ("LD_LIBRARY_PATH", path));
     let all = library_path.into_iter().chain(pairs);
-    let mut all: Vec<_> = all.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+    let mut all: Vec<_> = all
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .collect();
     for (name, value) in setup.part.iter().flat_map(|part| network(&part.network)) {
         all.retain(|(other, _)| other != name);
         all.push((name.to_owned(), value));
@@ -80,7 +88,13 @@ fn network(network: &Network) -> Vec<(&'static str, String)> {
         ("NCCL_NET_GDR_LEVEL", direct.to_owned()),
         ("NCCL_SOCKET_IFNAME", format!("={}", network.interface)),
         (HCA, network.hcas.clone()),
-        (MERGE, network.merge.map(|on| u8::from(on).to_string()).unwrap_or_default()),
+        (
+            MERGE,
+            network
+                .merge
+                .map(|on| u8::from(on).to_string())
+                .unwrap_or_default(),
+        ),
         // Between GPUs of one node the network is not used.
         ("NCCL_NET_DISABLE_INTRA", "1".to_owned()),
     ];
@@ -128,7 +142,10 @@ mod tests {
 
     #[test]
     fn the_p2p_arms_environment_is_complete() {
-        let said: Vec<_> = environment(&setup(Arm::P2p), &context()).iter().map(|(n, v)| format!("{n}={v}")).collect();
+        let said: Vec<_> = environment(&setup(Arm::P2p), &context())
+            .iter()
+            .map(|(n, v)| format!("{n}={v}"))
+            .collect();
         let expected = "LD_LIBRARY_PATH=/drivers CUDA_DEVICE_ORDER=PCI_BUS_ID NCCL_CONF_FILE=/dev/null \
             NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,BOOTSTRAP,ENV,GRAPH,P2P,SHM,NET NCCL_DEBUG_FILE= \
             NCCL_P2P_DISABLE=0 NCCL_P2P_LEVEL=SYS NCCL_SHM_DISABLE=0 NCCL_NET_DISABLE_INTRA=0 \
@@ -143,27 +160,67 @@ mod tests {
         let peers = of(&setup(Arm::P2p));
         let changed = |setup: &Setup| -> Vec<String> {
             let other = of(setup);
-            assert!(other.keys().eq(peers.keys()), "every variable is set in every arm");
-            let differ = other.iter().filter(|(name, value)| peers.get(*name) != Some(*value));
-            differ.map(|(name, value)| format!("{name}={value}")).collect()
+            assert!(
+                other.keys().eq(peers.keys()),
+                "every variable is set in every arm"
+            );
+            let differ = other
+                .iter()
+                .filter(|(name, value)| peers.get(*name) != Some(*value));
+            differ
+                .map(|(name, value)| format!("{name}={value}"))
+                .collect()
         };
-        assert_eq!(changed(&setup(Arm::Off)), ["NCCL_P2P_DISABLE=1", "NCCL_P2P_LEVEL=LOC"]);
-        let strict = ["NCCL_NET_DISABLE_INTRA=1", "NCCL_RUN_DIAGNOSTICS=1", "NCCL_SHM_DISABLE=1"];
+        assert_eq!(
+            changed(&setup(Arm::Off)),
+            ["NCCL_P2P_DISABLE=1", "NCCL_P2P_LEVEL=LOC"]
+        );
+        let strict = [
+            "NCCL_NET_DISABLE_INTRA=1",
+            "NCCL_RUN_DIAGNOSTICS=1",
+            "NCCL_SHM_DISABLE=1",
+        ];
         assert_eq!(changed(&setup(Arm::Strict)), strict);
-        let none = ["NCCL_NET_DISABLE_INTRA=1", "NCCL_P2P_DISABLE=1", "NCCL_P2P_LEVEL=LOC", "NCCL_SHM_DISABLE=1"];
+        let none = [
+            "NCCL_NET_DISABLE_INTRA=1",
+            "NCCL_P2P_DISABLE=1",
+            "NCCL_P2P_LEVEL=LOC",
+            "NCCL_SHM_DISABLE=1",
+        ];
         assert_eq!(changed(&setup(Arm::Withheld)), none);
-        let more = Setup { channels: Some(16), nvls: true, ..setup(Arm::P2p) };
+        let more = Setup {
+            channels: Some(16),
+            nvls: true,
+            ..setup(Arm::P2p)
+        };
         let more = changed(&more);
-        assert_eq!(more, ["NCCL_MAX_NCHANNELS=16", "NCCL_MIN_NCHANNELS=16", "NCCL_NVLS_ENABLE=2"]);
+        assert_eq!(
+            more,
+            [
+                "NCCL_MAX_NCHANNELS=16",
+                "NCCL_MIN_NCHANNELS=16",
+                "NCCL_NVLS_ENABLE=2"
+            ]
+        );
     }
 
     #[test]
     fn between_nodes_the_network_is_set_and_every_variable_is_set_once() {
         let with = |kind| {
             let (interface, hcas) = ("eth0".to_owned(), "=mlx5_0:1".to_owned());
-            let network = Network { kind, interface, hcas, merge: Some(false), host_id: Some("a".to_owned()) };
+            let network = Network {
+                kind,
+                interface,
+                hcas,
+                merge: Some(false),
+                host_id: Some("a".to_owned()),
+            };
             of(&Setup {
-                part: Some(super::super::CommunicatorPart { first: 2.into(), ranks: 4, network }),
+                part: Some(super::super::CommunicatorPart {
+                    first: 2.into(),
+                    ranks: 4,
+                    network,
+                }),
                 ..setup(Arm::P2p)
             })
         };
@@ -179,17 +236,34 @@ mod tests {
             assert_eq!(all.get(name).map(String::as_str), Some(value), "{name}");
         }
         let level = |kind| with(kind).remove("NCCL_NET_GDR_LEVEL").unwrap();
-        assert_eq!([level(NetworkKind::Rdma), level(NetworkKind::Gdr)], ["LOC", "SYS"]);
+        assert_eq!(
+            [level(NetworkKind::Rdma), level(NetworkKind::Gdr)],
+            ["LOC", "SYS"]
+        );
         let others = all.keys().filter(|name| *name != "NCCL_NET");
-        assert!(with(NetworkKind::Any).keys().eq(others), "every variable is set in every arm");
+        assert!(
+            with(NetworkKind::Any).keys().eq(others),
+            "every variable is set in every arm"
+        );
     }
 
     #[test]
     fn without_a_port_ras_is_off() {
-        let context = LaunchContext { ras: None, library_path: None, ..context() };
+        let context = LaunchContext {
+            ras: None,
+            library_path: None,
+            ..context()
+        };
         let all = environment(&setup(Arm::P2p), &context);
-        let of = |name: &str| all.iter().find(|(n, _)| n == name).map(|(_, value)| value.as_str());
-        assert_eq!((of("NCCL_RAS_ENABLE"), of("NCCL_RAS_ADDR")), (Some("0"), Some("")));
+        let of = |name: &str| {
+            all.iter()
+                .find(|(n, _)| n == name)
+                .map(|(_, value)| value.as_str())
+        };
+        assert_eq!(
+            (of("NCCL_RAS_ENABLE"), of("NCCL_RAS_ADDR")),
+            (Some("0"), Some(""))
+        );
         assert_eq!(of("LD_LIBRARY_PATH"), None);
     }
 }

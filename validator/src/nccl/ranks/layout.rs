@@ -36,14 +36,20 @@ impl Layout {
             offset: shift.saturating_add(inside),
             bytes: elements.saturating_mul(element),
         };
-        let own = shape.count.saturating_mul(element).saturating_mul(rank.index() as u64);
+        let own = shape
+            .count
+            .saturating_mul(element)
+            .saturating_mul(rank.index() as u64);
         let (in_place, sent_at, received_at) = match (placement, collective) {
             (Placement::OutOfPlace, _) => (false, 0, 0),
             (_, Collective::AllGather | Collective::Gather) => (true, own, 0),
             (_, Collective::ReduceScatter | Collective::Scatter) => (true, 0, own),
             _ => (true, 0, 0),
         };
-        Self { send: part(in_place, sent_at, shape.send), receive: part(true, received_at, shape.receive) }
+        Self {
+            send: part(in_place, sent_at, shape.send),
+            receive: part(true, received_at, shape.receive),
+        }
     }
 }
 
@@ -73,12 +79,16 @@ mod tests {
                 let most = shape.bytes * 3 + 100;
                 for n in 0..7 {
                     let shift = shift(n, shape.bytes, most);
-                    for (rank, placement) in
-                        Rank::all(ranks).flat_map(|r| [(r, Placement::OutOfPlace), (r, Placement::InPlace)])
+                    for (rank, placement) in Rank::all(ranks)
+                        .flat_map(|r| [(r, Placement::OutOfPlace), (r, Placement::InPlace)])
                     {
-                        let layout = Layout::new(collective, shape, element, rank, placement, shift);
+                        let layout =
+                            Layout::new(collective, shape, element, rank, placement, shift);
                         for part in [layout.send, layout.receive] {
-                            assert!(part.offset >= shift && part.offset + part.bytes <= most, "{layout:?}");
+                            assert!(
+                                part.offset >= shift && part.offset + part.bytes <= most,
+                                "{layout:?}"
+                            );
                         }
                         assert_eq!(layout.send.receive, placement == Placement::InPlace);
                         assert!(layout.receive.receive);
@@ -93,7 +103,12 @@ mod tests {
         let of = |collective: Collective, rank: usize| {
             let shape = collective.shape(4096, 4, 4);
             let layout = Layout::new(collective, shape, 4, rank.into(), Placement::InPlace, 0);
-            (layout.send.offset, layout.send.bytes, layout.receive.offset, layout.receive.bytes)
+            (
+                layout.send.offset,
+                layout.send.bytes,
+                layout.receive.offset,
+                layout.receive.bytes,
+            )
         };
         assert_eq!(of(Collective::AllReduce, 3), (0, 4096, 0, 4096));
         assert_eq!(of(Collective::AllGather, 3), (3072, 1024, 0, 4096));

@@ -27,19 +27,48 @@ impl LocalRanks {
     /// Starts CUDA on these GPUs only, and allocates memory there.
     pub(super) fn open(open: &Open) -> Result<(Self, Opened), Fault> {
         let nccl = Nccl::load(open.library.as_deref())?;
-        let (version, library) = (nccl.version()?, mapped_file(&Root::new("/"), nccl.address()));
+        let (version, library) = (
+            nccl.version()?,
+            mapped_file(&Root::new("/"), nccl.address()),
+        );
         let clique = Clique::open_only(&open.gpus)?;
         let (mut rank_gpus, mut devices) = (Vec::new(), Vec::new());
         for (rank, ordinal) in (open.first.index()..).map(Rank::new).zip(&open.gpus) {
             let gpu = find(&clique, *ordinal)?;
             rank_gpus.push(RankGpu::alloc(gpu, rank, open.most_bytes, open.room)?);
             let (bdf, name, pid) = (gpu.bdf, gpu.name.clone(), std::process::id());
-            devices.push(Device { rank, pid, ordinal: *ordinal, bdf, name });
+            devices.push(Device {
+                rank,
+                pid,
+                ordinal: *ordinal,
+                bdf,
+                name,
+            });
         }
         let id = open.id.then(|| nccl.unique_id()).transpose()?;
-        let room = rank_gpus.iter().map(|own| own.room).min().unwrap_or_default();
-        let local = Self { comms: Vec::new(), whole: None, gpus: rank_gpus, clique, ranks: 0, room };
-        Ok((local, Opened { nccl: version, library, devices, room, id }))
+        let room = rank_gpus
+            .iter()
+            .map(|own| own.room)
+            .min()
+            .unwrap_or_default();
+        let local = Self {
+            comms: Vec::new(),
+            whole: None,
+            gpus: rank_gpus,
+            clique,
+            ranks: 0,
+            room,
+        };
+        Ok((
+            local,
+            Opened {
+                nccl: version,
+                library,
+                devices,
+                room,
+                id,
+            },
+        ))
     }
 
     /// Joins the communicator of `ranks`.
@@ -54,12 +83,19 @@ impl LocalRanks {
             }
             (_, own, _) => {
                 let have = own.len();
-                return Err(Fault::broken(format!("a process with {have} GPUs cannot join {ranks} ranks in this way")));
+                return Err(Fault::broken(format!(
+                    "a process with {have} GPUs cannot join {ranks} ranks in this way"
+                )));
             }
         };
-        let (found, wanted) = (comms.iter().map(|c| (c.rank(), c.ranks())), self.gpus.iter());
+        let (found, wanted) = (
+            comms.iter().map(|c| (c.rank(), c.ranks())),
+            self.gpus.iter(),
+        );
         if !found.eq(wanted.map(|own| (own.rank, ranks))) {
-            return Err(Fault::broken("NCCL has assigned ranks that were not requested"));
+            return Err(Fault::broken(
+                "NCCL has assigned ranks that were not requested",
+            ));
         }
         (self.comms, self.ranks) = (comms, ranks);
         Ok(())
@@ -67,8 +103,14 @@ impl LocalRanks {
 
     /// Makes a communicator of the first `members` ranks the present one.
     pub(super) fn split(&mut self, members: usize) -> Result<(), Fault> {
-        if self.whole.is_some() || self.comms.len() != self.ranks || !(1..=self.ranks).contains(&members) {
-            return Err(Fault::broken(format!("a communicator of {members} of {} ranks was asked for", self.ranks)));
+        if self.whole.is_some()
+            || self.comms.len() != self.ranks
+            || !(1..=self.ranks).contains(&members)
+        {
+            return Err(Fault::broken(format!(
+                "a communicator of {members} of {} ranks was asked for",
+                self.ranks
+            )));
         }
         let split = Comm::split(&self.comms, members)?;
         let others = self.gpus.split_off(members);
@@ -79,7 +121,9 @@ impl LocalRanks {
 
     /// Makes the communicator of all ranks the present one again.
     pub(super) fn unsplit(&mut self) -> Result<(), Fault> {
-        let Some((comms, others)) = self.whole.take() else { return Err(Fault::broken("nothing was split")) };
+        let Some((comms, others)) = self.whole.take() else {
+            return Err(Fault::broken("nothing was split"));
+        };
         // Those of the split are destroyed first.
         self.comms.clear();
         self.ranks = comms.len();
@@ -106,13 +150,16 @@ impl LocalRanks {
     ) -> Result<Group<'t>, Fault> {
         let ranks = self.comms.iter().zip(&self.gpus);
         let calls = ranks.map(|(comm, own)| Ok((comm, &own.stream, call(own)?)));
-        let group = calls.collect::<Result<Vec<_>, GpuError>>().and_then(|calls| Group::new(&calls));
+        let group = calls
+            .collect::<Result<Vec<_>, GpuError>>()
+            .and_then(|calls| Group::new(&calls));
         group.map_err(|error| self.fault(&error))
     }
 
     /// Registers the buffers of all ranks here, until the result is dropped.
     pub(super) fn register(&self) -> Result<Vec<Registered<'_>>, Fault> {
-        let both = |(comm, own)| RankGpu::buffers(own).map(move |buffer| Comm::register(comm, buffer));
+        let both =
+            |(comm, own)| RankGpu::buffers(own).map(move |buffer| Comm::register(comm, buffer));
         let all: Result<_, GpuError> = self.comms.iter().zip(&self.gpus).flat_map(both).collect();
         all.map_err(|error| self.fault(&error))
     }
@@ -125,31 +172,52 @@ impl LocalRanks {
     /// Captures calls in a graph for each rank here. As frameworks do it, the streams of all ranks capture while the calls are
     /// queued.
     pub(super) fn capture<'t>(&'t self, groups: &[Group<'t>]) -> Result<Vec<Graph<'t>>, Fault> {
-        let begun = self.gpus.iter().try_for_each(|own| own.stream.begin_capture());
+        let begun = self
+            .gpus
+            .iter()
+            .try_for_each(|own| own.stream.begin_capture());
         let queued = begun.and_then(|()| groups.iter().try_for_each(Group::enqueue));
         // Ended in any case: a stream that captures does nothing else, and while one does, no graph can be made ready.
-        let captured: Vec<_> = self.gpus.iter().map(|own| own.stream.end_capture()).collect();
-        let captured: Result<Vec<_>, GpuError> = queued.and_then(|()| captured.into_iter().collect());
+        let captured: Vec<_> = self
+            .gpus
+            .iter()
+            .map(|own| own.stream.end_capture())
+            .collect();
+        let captured: Result<Vec<_>, GpuError> =
+            queued.and_then(|()| captured.into_iter().collect());
         let ready = |(own, captured): (&RankGpu, &Captured)| own.stream.instantiate(captured);
-        let graphs = captured.and_then(|captured| self.gpus.iter().zip(&captured).map(ready).collect());
+        let graphs =
+            captured.and_then(|captured| self.gpus.iter().zip(&captured).map(ready).collect());
         graphs.map_err(|error| self.fault(&error))
     }
 
     /// Launches each rank's graph.
     pub(super) fn launch(&self, graphs: &[Graph<'_>]) -> Result<(), Fault> {
-        let launched = self.gpus.iter().zip(graphs).try_for_each(|(own, graph)| own.stream.launch_graph(graph));
+        let launched = self
+            .gpus
+            .iter()
+            .zip(graphs)
+            .try_for_each(|(own, graph)| own.stream.launch_graph(graph));
         launched.map_err(|error| self.fault(&error))
     }
 
     /// An error of all ranks of this process; of the one rank if it has only one.
     fn fault(&self, error: &GpuError) -> Fault {
-        let only = if let [own] = self.gpus.as_slice() { Some(own.rank) } else { None };
+        let only = if let [own] = self.gpus.as_slice() {
+            Some(own.rank)
+        } else {
+            None
+        };
         Fault::of(only, error)
     }
 
     /// Aborts the communicator. NCCL may never return from that.
     pub(super) fn abort(&mut self) {
-        let whole = self.whole.take().map(|(comms, _)| comms).unwrap_or_default();
+        let whole = self
+            .whole
+            .take()
+            .map(|(comms, _)| comms)
+            .unwrap_or_default();
         for comm in self.comms.drain(..).chain(whole) {
             if let Err(error) = comm.abort() {
                 log::warn!("aborting the communicator: {error}");

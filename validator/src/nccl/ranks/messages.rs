@@ -21,7 +21,11 @@ pub(super) enum Ask {
     /// Abort the communicator and make another; of one process.
     Renew,
     /// Run one row; out of place and in place each have a seed. All ranks use `room` bytes of their buffers.
-    Row { ask: RowAsk, seeds: [u64; 2], room: u64 },
+    Row {
+        ask: RowAsk,
+        seeds: [u64; 2],
+        room: u64,
+    },
 }
 
 /// The GPUs of a process.
@@ -85,7 +89,11 @@ pub(super) struct Fault {
 impl Fault {
     /// An invalid request, or an impossible state.
     pub(super) fn broken(text: impl Into<String>) -> Self {
-        Self { rank: None, kind: TroubleKind::Broken, text: text.into() }
+        Self {
+            rank: None,
+            kind: TroubleKind::Broken,
+            text: text.into(),
+        }
     }
 
     /// A fault of CUDA or NCCL, of one rank or of all.
@@ -95,9 +103,15 @@ impl Fault {
             GpuError::Hang { .. } => TroubleKind::Hang,
             GpuError::Nccl { code, .. } => TroubleKind::Nccl(*code),
             GpuError::Call { .. } => TroubleKind::Cuda,
-            GpuError::Bounds { .. } | GpuError::Nonsense(_) | GpuError::Image { .. } => TroubleKind::Broken,
+            GpuError::Bounds { .. } | GpuError::Nonsense(_) | GpuError::Image { .. } => {
+                TroubleKind::Broken
+            }
         };
-        Self { rank, kind, text: error.to_string() }
+        Self {
+            rank,
+            kind,
+            text: error.to_string(),
+        }
     }
 }
 

@@ -88,7 +88,9 @@ impl Setup {
     /// The number of ranks of the communicator, on all nodes.
     #[must_use]
     pub fn ranks(&self) -> usize {
-        self.part.as_ref().map_or(self.gpus.len(), |part| part.ranks)
+        self.part
+            .as_ref()
+            .map_or(self.gpus.len(), |part| part.ranks)
     }
 }
 
@@ -205,22 +207,61 @@ impl RowAsk {
     /// One size of a sweep.
     #[must_use]
     pub const fn of(sweep: &Sweep, bytes: u64, root: Rank) -> Self {
-        let Sweep { collective, iterations, warmups, check, odd, data, op, .. } = *sweep;
-        Self { collective, bytes, data, op, root, iterations, warmups, check, odd, form: Form::Plain }
+        let Sweep {
+            collective,
+            iterations,
+            warmups,
+            check,
+            odd,
+            data,
+            op,
+            ..
+        } = *sweep;
+        Self {
+            collective,
+            bytes,
+            data,
+            op,
+            root,
+            iterations,
+            warmups,
+            check,
+            odd,
+            form: Form::Plain,
+        }
     }
 
     /// The buffers of each of this many ranks.
     const fn shape(&self, ranks: usize) -> Shape {
-        let Self { collective, bytes, data, .. } = *self;
+        let Self {
+            collective,
+            bytes,
+            data,
+            ..
+        } = *self;
         let (ranks, element) = (ranks as u64, data.bytes());
-        if self.odd { collective.odd_shape(bytes, ranks, element) } else { collective.shape(bytes, ranks, element) }
+        if self.odd {
+            collective.odd_shape(bytes, ranks, element)
+        } else {
+            collective.shape(bytes, ranks, element)
+        }
     }
 }
 
 impl fmt::Display for RowAsk {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { collective, bytes, data, op, .. } = self;
+        let Self {
+            collective,
+            bytes,
+            data,
+            op,
+            ..
+        } = self;
         write!(f, "{collective} of {bytes} bytes of {data}")?;
-        if collective.reduces() { write!(f, ", {op}") } else { Ok(()) }
+        if collective.reduces() {
+            write!(f, ", {op}")
+        } else {
+            Ok(())
+        }
     }
 }

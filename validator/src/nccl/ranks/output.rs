@@ -19,7 +19,9 @@ pub(super) struct Output(File);
 impl Output {
     /// An empty file that only this worker has open.
     pub(super) fn new() -> io::Result<Self> {
-        Ok(Self(memfd_create("firstlight-nccl", MemfdFlags::CLOEXEC)?.into()))
+        Ok(Self(
+            memfd_create("firstlight-nccl", MemfdFlags::CLOEXEC)?.into(),
+        ))
     }
 
     /// The file as a process's standard output.
@@ -34,7 +36,11 @@ impl Output {
 
     /// Whether processes started from now on inherit it, under the same number.
     pub(super) fn inherit(&self, yes: bool) -> io::Result<()> {
-        let flags = if yes { FdFlags::empty() } else { FdFlags::CLOEXEC };
+        let flags = if yes {
+            FdFlags::empty()
+        } else {
+            FdFlags::CLOEXEC
+        };
         Ok(fcntl_setfd(&self.0, flags)?)
     }
 
@@ -61,12 +67,22 @@ mod tests {
     fn the_output_of_a_killed_process_can_be_read() {
         let (said, dump) = (Output::new().unwrap(), Output::new().unwrap());
         dump.inherit(true).unwrap();
-        let script = format!("echo one; echo graph > {}; echo two; kill -KILL $$", dump.path());
+        let script = format!(
+            "echo one; echo graph > {}; echo two; kill -KILL $$",
+            dump.path()
+        );
         let mut command = Command::new("sh");
-        let mut child = command.args(["-c", &script]).stdout(said.stdio().unwrap()).spawn().unwrap();
+        let mut child = command
+            .args(["-c", &script])
+            .stdout(said.stdio().unwrap())
+            .spawn()
+            .unwrap();
         dump.inherit(false).unwrap();
         assert!(!child.wait().unwrap().success());
-        assert_eq!((said.text().as_str(), dump.text().as_str()), ("one\ntwo\n", "graph\n"));
+        assert_eq!(
+            (said.text().as_str(), dump.text().as_str()),
+            ("one\ntwo\n", "graph\n")
+        );
         // A second read gives the same: the offset did not move.
         assert_eq!(said.text(), "one\ntwo\n");
     }
@@ -75,6 +91,12 @@ mod tests {
     fn another_arms_process_does_not_inherit_it() {
         let dump = Output::new().unwrap();
         let script = format!("test ! -e {}", dump.path());
-        assert!(Command::new("sh").args(["-c", &script]).status().unwrap().success());
+        assert!(
+            Command::new("sh")
+                .args(["-c", &script])
+                .status()
+                .unwrap()
+                .success()
+        );
     }
 }

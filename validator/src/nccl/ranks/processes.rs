@@ -35,7 +35,11 @@ impl RankProcesses {
         let output = Output::new()?;
         command.stdout(output.stdio()?);
         let partner = Partner::spawn(command)?;
-        self.0.push(Process { responder, partner, output });
+        self.0.push(Process {
+            responder,
+            partner,
+            output,
+        });
         Ok(())
     }
 
@@ -52,12 +56,21 @@ impl RankProcesses {
 
     /// The replies of all processes. After one has failed, the wait for the others is short; once `abandoned` is set,
     /// it ends, because the replies are no longer wanted.
-    pub(super) fn receive_all(&mut self, within: Duration, abandoned: &AtomicBool) -> Vec<(Responder, Reply)> {
+    pub(super) fn receive_all(
+        &mut self,
+        within: Duration,
+        abandoned: &AtomicBool,
+    ) -> Vec<(Responder, Reply)> {
         let begun = Instant::now();
         let mut due = begun + within;
         let mut replies: Vec<Option<Reply>> = self.0.iter().map(|_| None).collect();
-        while replies.iter().any(Option::is_none) && Instant::now() < due && !abandoned.load(Ordering::Acquire) {
-            let left = due.saturating_duration_since(Instant::now()).min(ABANDONED_CHECK);
+        while replies.iter().any(Option::is_none)
+            && Instant::now() < due
+            && !abandoned.load(Ordering::Acquire)
+        {
+            let left = due
+                .saturating_duration_since(Instant::now())
+                .min(ABANDONED_CHECK);
             let ready = match self.ready(&replies, left) {
                 Ok(ready) => ready,
                 Err(error) => {
@@ -66,9 +79,12 @@ impl RankProcesses {
                 }
             };
             for n in ready {
-                let Some((process, reply)) = self.0.get_mut(n).zip(replies.get_mut(n)) else { continue };
+                let Some((process, reply)) = self.0.get_mut(n).zip(replies.get_mut(n)) else {
+                    continue;
+                };
                 let received = to_reply(process.partner.receive(within));
-                if !matches!(received, Reply::Answered(ref answer) if !matches!(answer, Answer::Failed(_))) {
+                if !matches!(received, Reply::Answered(ref answer) if !matches!(answer, Answer::Failed(_)))
+                {
                     due = due.min(Instant::now() + AFTER_FAILURE);
                 }
                 *reply = Some(received);
@@ -76,16 +92,33 @@ impl RankProcesses {
         }
         // Shorter than `within` if another process's failure has shortened the wait.
         let waited = begun.elapsed().min(within);
-        let replies = replies.into_iter().map(|reply| reply.unwrap_or(Reply::Silent(waited)));
-        self.0.iter().map(|process| process.responder).zip(replies).collect()
+        let replies = replies
+            .into_iter()
+            .map(|reply| reply.unwrap_or(Reply::Silent(waited)));
+        self.0
+            .iter()
+            .map(|process| process.responder)
+            .zip(replies)
+            .collect()
     }
 
     /// The processes among those without a reply that are ready to be read.
     fn ready(&self, replies: &[Option<Reply>], within: Duration) -> io::Result<Vec<usize>> {
-        let open = self.0.iter().zip(replies).enumerate().filter(|(_, (_, reply))| reply.is_none());
-        let (places, partners): (Vec<_>, Vec<_>) = open.map(|(n, (process, _))| (n, &process.partner)).unzip();
+        let open = self
+            .0
+            .iter()
+            .zip(replies)
+            .enumerate()
+            .filter(|(_, (_, reply))| reply.is_none());
+        let (places, partners): (Vec<_>, Vec<_>) =
+            open.map(|(n, (process, _))| (n, &process.partner)).unzip();
         let ready = partner::ready(&partners, within)?;
-        Ok(places.into_iter().zip(ready).filter(|(_, ready)| *ready).map(|(n, _)| n).collect())
+        Ok(places
+            .into_iter()
+            .zip(ready)
+            .filter(|(_, ready)| *ready)
+            .map(|(n, _)| n)
+            .collect())
     }
 
     /// NCCL's output in each process.
@@ -95,7 +128,9 @@ impl RankProcesses {
 
     /// Closes our ends of the sockets, so that the processes exit by themselves.
     pub(super) fn close(&mut self) {
-        self.0.iter_mut().for_each(|process| process.partner.close());
+        self.0
+            .iter_mut()
+            .for_each(|process| process.partner.close());
     }
 
     /// Lets all processes exit by themselves. False if one did not, or failed.
@@ -109,9 +144,15 @@ impl RankProcesses {
     pub(super) fn end_after(&mut self, replies: &[(Responder, Reply)]) {
         let has_reported = |responder: Responder| {
             let failed = |reply: &Reply| matches!(reply, Reply::Answered(Answer::Failed(_)));
-            replies.iter().any(|(of, reply)| *of == responder && failed(reply))
+            replies
+                .iter()
+                .any(|(of, reply)| *of == responder && failed(reply))
         };
-        for process in self.0.iter_mut().filter(|process| !has_reported(process.responder)) {
+        for process in self
+            .0
+            .iter_mut()
+            .filter(|process| !has_reported(process.responder))
+        {
             process.partner.kill();
         }
         self.release(has_reported, ABORT + Duration::from_millis(500));
@@ -121,14 +162,21 @@ impl RankProcesses {
     /// Closes our ends of the selected processes' sockets; true if all of them exited successfully in time.
     fn release(&mut self, which: impl Fn(Responder) -> bool, within: Duration) -> bool {
         let due = Instant::now() + within;
-        let mut chosen: Vec<_> = self.0.iter_mut().filter(|process| which(process.responder)).collect();
+        let mut chosen: Vec<_> = self
+            .0
+            .iter_mut()
+            .filter(|process| which(process.responder))
+            .collect();
         for process in &mut chosen {
             process.partner.close();
         }
         let mut well = true;
         for process in chosen {
             let left = due.saturating_duration_since(Instant::now());
-            well &= process.partner.wait_exit(left).is_some_and(|status| status.success());
+            well &= process
+                .partner
+                .wait_exit(left)
+                .is_some_and(|status| status.success());
         }
         well
     }
@@ -141,8 +189,15 @@ impl RankProcesses {
             process.partner.kill();
         }
         for process in &mut self.0 {
-            if process.partner.wait_exit(due.saturating_duration_since(Instant::now())).is_none() {
-                log::warn!("{} cannot be killed; it hangs in the kernel and remains", process.responder);
+            if process
+                .partner
+                .wait_exit(due.saturating_duration_since(Instant::now()))
+                .is_none()
+            {
+                log::warn!(
+                    "{} cannot be killed; it hangs in the kernel and remains",
+                    process.responder
+                );
             }
         }
     }

@@ -39,7 +39,12 @@ pub(super) struct RankGpu {
 
 impl RankGpu {
     /// Allocates everything: two buffers of at least `most_bytes`, and of `wanted_room` bytes if memory allows.
-    pub(super) fn alloc(gpu: &Gpu, rank: Rank, most_bytes: u64, wanted_room: u64) -> Result<Self, Fault> {
+    pub(super) fn alloc(
+        gpu: &Gpu,
+        rank: Rank,
+        most_bytes: u64,
+        wanted_room: u64,
+    ) -> Result<Self, Fault> {
         let failed = |error: GpuError| Fault::of(Some(rank), &error);
         let (free, total) = gpu.memory().map_err(failed)?;
         let needed = most_bytes.saturating_mul(2).saturating_add(CUDA_MEMORY);
@@ -68,7 +73,8 @@ impl RankGpu {
 
     /// The memory of a part.
     pub(super) fn span(&self, part: BufferPart) -> Result<Span<'_>, GpuError> {
-        self.buffer(part.receive).span(part.offset.saturating_add(GUARD), part.bytes)
+        self.buffer(part.receive)
+            .span(part.offset.saturating_add(GUARD), part.bytes)
     }
 
     /// The guard band before all parts of a buffer, or the one behind its first `used` bytes: whole words.
@@ -79,7 +85,11 @@ impl RankGpu {
 
     /// The bytes between the first `used` bytes of a buffer and the band behind them.
     pub(super) fn gap(&self, receive: bool, used: u64) -> Result<Span<'_>, GpuError> {
-        self.span(BufferPart { receive, offset: used, bytes: used.next_multiple_of(4) - used })
+        self.span(BufferPart {
+            receive,
+            offset: used,
+            bytes: used.next_multiple_of(4) - used,
+        })
     }
 
     /// Both buffers, whole.
@@ -98,7 +108,8 @@ impl RankGpu {
 
     /// Starts to copy one element to one of several places in host memory.
     pub(super) fn fetch(&self, place: u64, element: Span<'_>) -> Result<(), GpuError> {
-        self.stream.copy_out(self.host.span(place * 8, element.bytes)?, element)
+        self.stream
+            .copy_out(self.host.span(place * 8, element.bytes)?, element)
     }
 
     /// The bytes of the element that was fetched to a place, in the low bits.
@@ -110,7 +121,10 @@ impl RankGpu {
 /// The size of each of the two buffers without the room after it: whole cache lines.
 fn buffer_room(least: u64, wanted_room: u64, free: u64) -> u64 {
     let line = 128;
-    (free / FREE_SHARE).min(wanted_room).max(least).next_multiple_of(line)
+    (free / FREE_SHARE)
+        .min(wanted_room)
+        .max(least)
+        .next_multiple_of(line)
 }
 
 fn too_little_memory(gpu: GpuId, rank: Rank, needed: u64, free: u64, total: u64) -> Fault {
@@ -121,7 +135,11 @@ fn too_little_memory(gpu: GpuId, rank: Rank, needed: u64, free: u64, total: u64)
         free >> 20,
         mib(total)
     );
-    Fault { rank: Some(rank), kind: TroubleKind::Cuda, text }
+    Fault {
+        rank: Some(rank),
+        kind: TroubleKind::Cuda,
+        text,
+    }
 }
 
 #[cfg(test)]
@@ -138,8 +156,17 @@ mod tests {
 
     #[test]
     fn short_memory_is_reported_with_its_size() {
-        let fault = too_little_memory(3.into(), 1.into(), (2 << 30) + CUDA_MEMORY, 1 << 30, 80 << 30);
+        let fault = too_little_memory(
+            3.into(),
+            1.into(),
+            (2 << 30) + CUDA_MEMORY,
+            1 << 30,
+            80 << 30,
+        );
         let expected = "GPU 3: the rows' two buffers need 2112 MiB of memory, but only 1024 of 81920 MiB are free";
-        assert_eq!((fault.text.as_str(), fault.rank), (expected, Some(1.into())));
+        assert_eq!(
+            (fault.text.as_str(), fault.rank),
+            (expected, Some(1.into()))
+        );
     }
 }

@@ -39,11 +39,18 @@ pub fn diagnosis(at: SocketAddr, within: Duration) -> Vec<String> {
         }
     }
     let why = last.map_or_else(|| "not asked".to_owned(), |error| error.to_string());
-    vec![format!("NCCL's RAS at {at} does not report its state: {why}")]
+    vec![format!(
+        "NCCL's RAS at {at} does not report its state: {why}"
+    )]
 }
 
 fn lines(text: &str) -> Vec<String> {
-    text.lines().map(str::trim_end).filter(|l| !l.is_empty()).take(MOST_LINES).map(str::to_owned).collect()
+    text.lines()
+        .map(str::trim_end)
+        .filter(|l| !l.is_empty())
+        .take(MOST_LINES)
+        .map(str::to_owned)
+        .collect()
 }
 
 fn query(at: SocketAddr, due: Instant) -> io::Result<String> {
@@ -60,7 +67,11 @@ fn query(at: SocketAddr, due: Instant) -> io::Result<String> {
 /// The remaining time; never zero, because the kernel treats zero as no limit.
 fn left(due: Instant) -> io::Result<Duration> {
     let left = due.saturating_duration_since(Instant::now());
-    if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(left) }
+    if left.is_zero() {
+        Err(io::ErrorKind::TimedOut.into())
+    } else {
+        Ok(left)
+    }
 }
 
 /// A connection that ends in time, even if the other side is slow.
@@ -86,8 +97,14 @@ impl RasConnection {
             line.extend_from_slice(&byte);
         }
         let line = String::from_utf8_lossy(&line);
-        let is = line.get(..begin.len()).is_some_and(|l| l.eq_ignore_ascii_case(begin));
-        if is { Ok(()) } else { Err(io::Error::other(format!("it says {:?}", line.trim_end()))) }
+        let is = line
+            .get(..begin.len())
+            .is_some_and(|l| l.eq_ignore_ascii_case(begin));
+        if is {
+            Ok(())
+        } else {
+            Err(io::Error::other(format!("it says {:?}", line.trim_end())))
+        }
     }
 
     /// All that follows, or as much as arrives in time.
@@ -143,9 +160,11 @@ mod tests {
     fn polite(stream: TcpStream, status: &str) {
         let mut hear = BufReader::new(stream.try_clone().unwrap());
         let mut say = stream;
-        for (asked, answer) in
-            [("CLIENT PROTOCOL 2\n", "SERVER PROTOCOL 3\n"), ("TIMEOUT 3\n", "OK\n"), ("VERBOSE STATUS\n", status)]
-        {
+        for (asked, answer) in [
+            ("CLIENT PROTOCOL 2\n", "SERVER PROTOCOL 3\n"),
+            ("TIMEOUT 3\n", "OK\n"),
+            ("VERBOSE STATUS\n", status),
+        ] {
             let mut line = String::new();
             hear.read_line(&mut line).unwrap();
             assert_eq!(line, asked);
@@ -155,9 +174,17 @@ mod tests {
 
     #[test]
     fn nccls_state_is_returned_line_by_line() {
-        let (at, serving) = server(vec![|s| polite(s, "NCCL version 2.29.7\n\nErrors\n======\n#0-1: RUNNING  \n")]);
+        let (at, serving) = server(vec![|s| {
+            polite(
+                s,
+                "NCCL version 2.29.7\n\nErrors\n======\n#0-1: RUNNING  \n",
+            );
+        }]);
         let said = diagnosis(at, Duration::from_secs(5));
-        assert_eq!(said, ["NCCL version 2.29.7", "Errors", "======", "#0-1: RUNNING"]);
+        assert_eq!(
+            said,
+            ["NCCL version 2.29.7", "Errors", "======", "#0-1: RUNNING"]
+        );
         serving.join().unwrap();
     }
 
@@ -202,23 +229,36 @@ mod tests {
         let start = Instant::now();
         let said = diagnosis(at, 3 * SOON);
         assert!(start.elapsed() < Duration::from_secs(50));
-        assert_eq!((said.len() > 1, said[0].as_str()), (true, "begin"), "{said:?}");
+        assert_eq!(
+            (said.len() > 1, said[0].as_str()),
+            (true, "begin"),
+            "{said:?}"
+        );
     }
 
     #[test]
     fn a_missing_or_foreign_server_is_reported_in_one_line() {
         let at = free_port().unwrap();
         let said = diagnosis(at, SOON);
-        assert!(said.len() == 1 && said[0].contains("refused") && said[0].contains("127.0.0.1"), "{said:?}");
+        assert!(
+            said.len() == 1 && said[0].contains("refused") && said[0].contains("127.0.0.1"),
+            "{said:?}"
+        );
         let foreign: fn(TcpStream) = |mut s| s.write_all(b"HTTP/1.1 400\r\n").unwrap();
         let (at, serving) = server(vec![foreign; 3]);
         let said = diagnosis(at, Duration::from_secs(5));
-        assert!(said.len() == 1 && said[0].contains("HTTP/1.1 400"), "{said:?}");
+        assert!(
+            said.len() == 1 && said[0].contains("HTTP/1.1 400"),
+            "{said:?}"
+        );
         serving.join().unwrap();
         let blank: fn(TcpStream) = |s| polite(s, " \n\n");
         let (at, serving) = server(vec![blank; 3]);
         let said = diagnosis(at, Duration::from_secs(5));
-        assert!(said.len() == 1 && said[0].contains("does not report its state"), "{said:?}");
+        assert!(
+            said.len() == 1 && said[0].contains("does not report its state"),
+            "{said:?}"
+        );
         serving.join().unwrap();
     }
 }

@@ -47,7 +47,9 @@ fn answer(local: &mut Option<LocalRanks>, ask: Ask) -> Result<Answer, Fault> {
         (Ask::Split { members }, Some(local)) => local.split(members).map(|()| Answer::Joined),
         (Ask::Unsplit, Some(local)) => local.unsplit().map(|()| Answer::Joined),
         (Ask::Renew, Some(local)) => local.renew().map(|()| Answer::Joined),
-        (Ask::Row { ask, seeds, room }, Some(local)) => Ok(Answer::Row(Box::new(row(local, &ask, seeds, room)?))),
+        (Ask::Row { ask, seeds, room }, Some(local)) => {
+            Ok(Answer::Row(Box::new(row(local, &ask, seeds, room)?)))
+        }
         _ => Err(Fault::broken("the worker asked for this at the wrong time")),
     }
 }

@@ -42,7 +42,12 @@ pub enum TroubleKind {
 
 impl Trouble {
     pub(super) fn broken(text: impl Into<String>) -> Self {
-        Self { rank: None, text: text.into(), kind: TroubleKind::Broken, diagnosis: Vec::new() }
+        Self {
+            rank: None,
+            text: text.into(),
+            kind: TroubleKind::Broken,
+            diagnosis: Vec::new(),
+        }
     }
 }
 
@@ -85,14 +90,23 @@ impl Reply {
         };
         let fault = |kind, text| Some(Fault { rank, kind, text });
         match self {
-            Self::Answered(Answer::Failed(own)) => Some(Fault { rank: own.rank.or(rank), ..own.clone() }),
+            Self::Answered(Answer::Failed(own)) => Some(Fault {
+                rank: own.rank.or(rank),
+                ..own.clone()
+            }),
             Self::Answered(_) => None,
             Self::Silent(after) => {
-                let text = format!("{responder} does not answer within {:.1} s", after.as_secs_f64());
+                let text = format!(
+                    "{responder} does not answer within {:.1} s",
+                    after.as_secs_f64()
+                );
                 fault(TroubleKind::Hang, text)
             }
             Self::Died(how) => fault(TroubleKind::Died, format!("{responder} died: {how}")),
-            Self::Broken(why) => fault(TroubleKind::Broken, format!("{responder} cannot be reached: {why}")),
+            Self::Broken(why) => fault(
+                TroubleKind::Broken,
+                format!("{responder} cannot be reached: {why}"),
+            ),
         }
     }
 
@@ -132,7 +146,13 @@ pub(super) fn cause(replies: &[(Responder, Reply)]) -> Option<Fault> {
     let (responder, worst) = worst?;
     let mut fault = worst.fault(*responder)?;
     let hang = |(_, reply): &&(Responder, Reply)| {
-        matches!(reply, Reply::Answered(Answer::Failed(Fault { kind: TroubleKind::Hang, .. })))
+        matches!(
+            reply,
+            Reply::Answered(Answer::Failed(Fault {
+                kind: TroubleKind::Hang,
+                ..
+            }))
+        )
     };
     let hanging: Vec<_> = replies.iter().filter(hang).collect();
     if let (Reply::Silent(_), Some((responder, reply))) = (worst, hanging.first())
@@ -155,12 +175,19 @@ mod tests {
     use super::*;
 
     fn failed(kind: TroubleKind, text: &str) -> Reply {
-        Reply::Answered(Answer::Failed(Fault { rank: None, kind, text: text.to_owned() }))
+        Reply::Answered(Answer::Failed(Fault {
+            rank: None,
+            kind,
+            text: text.to_owned(),
+        }))
     }
 
     fn of(replies: Vec<Reply>) -> Fault {
-        let replies: Vec<_> =
-            replies.into_iter().enumerate().map(|(n, reply)| (Responder::Rank(n.into()), reply)).collect();
+        let replies: Vec<_> = replies
+            .into_iter()
+            .enumerate()
+            .map(|(n, reply)| (Responder::Rank(n.into()), reply))
+            .collect();
         cause(&replies).unwrap()
     }
 
@@ -168,26 +195,57 @@ mod tests {
 
     #[test]
     fn a_dead_process_is_the_cause_of_the_others_errors() {
-        let remote = failed(TroubleKind::Nccl(6), "ncclAllReduce returned 6 remote error");
-        let fault = of(vec![remote.clone(), Reply::Died("signal: 9 (SIGKILL)".to_owned()), remote]);
-        assert_eq!((fault.rank, fault.kind), (Some(1.into()), TroubleKind::Died));
+        let remote = failed(
+            TroubleKind::Nccl(6),
+            "ncclAllReduce returned 6 remote error",
+        );
+        let fault = of(vec![
+            remote.clone(),
+            Reply::Died("signal: 9 (SIGKILL)".to_owned()),
+            remote,
+        ]);
+        assert_eq!(
+            (fault.rank, fault.kind),
+            (Some(1.into()), TroubleKind::Died)
+        );
         assert_eq!(fault.text, "rank 1 died: signal: 9 (SIGKILL)");
     }
 
     #[test]
     fn the_silent_rank_is_named_before_those_that_wait_for_it() {
         let waits = failed(TroubleKind::Hang, "no end within 10.0 s");
-        let fault = of(vec![waits.clone(), waits, Reply::Silent(LATE), Reply::Silent(LATE)]);
-        assert_eq!((fault.rank, fault.kind), (Some(2.into()), TroubleKind::Hang));
-        assert_eq!(fault.text, "rank 2 does not answer within 20.0 s; no end within 10.0 s");
+        let fault = of(vec![
+            waits.clone(),
+            waits,
+            Reply::Silent(LATE),
+            Reply::Silent(LATE),
+        ]);
+        assert_eq!(
+            (fault.rank, fault.kind),
+            (Some(2.into()), TroubleKind::Hang)
+        );
+        assert_eq!(
+            fault.text,
+            "rank 2 does not answer within 20.0 s; no end within 10.0 s"
+        );
     }
 
     #[test]
     fn where_all_wait_no_single_rank_is_named() {
         let waits = failed(TroubleKind::Hang, "no end within 10.0 s at rank 0");
-        let fault = of(vec![waits.clone(), Reply::Answered(Answer::Joined), waits.clone()]);
-        assert_eq!((fault.rank, fault.text.as_str()), (None, "no end within 10.0 s at rank 0, rank 2"));
-        assert_eq!(of(vec![Reply::Answered(Answer::Joined), waits]).rank, Some(1.into()));
+        let fault = of(vec![
+            waits.clone(),
+            Reply::Answered(Answer::Joined),
+            waits.clone(),
+        ]);
+        assert_eq!(
+            (fault.rank, fault.text.as_str()),
+            (None, "no end within 10.0 s at rank 0, rank 2")
+        );
+        assert_eq!(
+            of(vec![Reply::Answered(Answer::Joined), waits]).rank,
+            Some(1.into())
+        );
     }
 
     #[test]
@@ -195,13 +253,19 @@ mod tests {
         let remote = failed(TroubleKind::Nccl(6), "6 remote error");
         let own = failed(TroubleKind::Nccl(3), "3 internal error");
         let fault = of(vec![Reply::Silent(LATE), remote, own]);
-        assert_eq!((fault.rank, fault.kind), (Some(2.into()), TroubleKind::Nccl(3)));
+        assert_eq!(
+            (fault.rank, fault.kind),
+            (Some(2.into()), TroubleKind::Nccl(3))
+        );
     }
 
     #[test]
     fn answers_are_not_trouble() {
         let all = [
-            (Responder::Rank(Rank::FIRST), Reply::Answered(Answer::Joined)),
+            (
+                Responder::Rank(Rank::FIRST),
+                Reply::Answered(Answer::Joined),
+            ),
             (Responder::All, Reply::Answered(Answer::Joined)),
         ];
         assert!(cause(&all).is_none() && cause(&[]).is_none());

@@ -27,7 +27,11 @@ pub(super) fn wait(local: &LocalRanks, within: Duration) -> Result<(), Fault> {
     loop {
         let mut working = Vec::new();
         for gpu in &local.gpus {
-            if !gpu.stream.done().map_err(|e| Fault::of(Some(gpu.rank), &e))? {
+            if !gpu
+                .stream
+                .done()
+                .map_err(|e| Fault::of(Some(gpu.rank), &e))?
+            {
                 working.push(gpu.rank);
             }
         }
@@ -49,15 +53,30 @@ pub(super) fn wait(local: &LocalRanks, within: Duration) -> Result<(), Fault> {
 
 fn check_errors(local: &LocalRanks) -> Result<(), Fault> {
     let mut ranks = local.gpus.iter().zip(&local.comms);
-    ranks.try_for_each(|(gpu, comm)| comm.async_error().map_err(|e| Fault::of(Some(gpu.rank), &e)))
+    ranks.try_for_each(|(gpu, comm)| {
+        comm.async_error()
+            .map_err(|e| Fault::of(Some(gpu.rank), &e))
+    })
 }
 
 fn hang(working: &[Rank], after: Duration) -> Fault {
     let names: Vec<_> = working.iter().map(ToString::to_string).collect();
     let ranks = if working.len() == 1 { "rank" } else { "ranks" };
-    let text = format!("no end within {:.1} s at {ranks} {}", after.as_secs_f64(), names.join(", "));
-    let rank = if let [one] = working { Some(*one) } else { None };
-    Fault { rank, kind: TroubleKind::Hang, text }
+    let text = format!(
+        "no end within {:.1} s at {ranks} {}",
+        after.as_secs_f64(),
+        names.join(", ")
+    );
+    let rank = if let [one] = working {
+        Some(*one)
+    } else {
+        None
+    };
+    Fault {
+        rank,
+        kind: TroubleKind::Hang,
+        text,
+    }
 }
 
 #[cfg(test)]
@@ -75,6 +94,9 @@ mod tests {
     fn a_hang_names_the_ranks_that_are_still_working() {
         let fault = hang(&Rank::list([0, 2]), Duration::from_secs(10));
         assert_eq!(fault.text, "no end within 10.0 s at ranks 0, 2");
-        assert_eq!((fault.rank, hang(&Rank::list([3]), EXTRA_TIME).rank), (None, Some(3.into())));
+        assert_eq!(
+            (fault.rank, hang(&Rank::list([3]), EXTRA_TIME).rank),
+            (None, Some(3.into()))
+        );
     }
 }

@@ -46,10 +46,18 @@ impl Edges {
     /// best.
     fn with_slowest(&self, order: Vec<usize>, most: Option<f64>) -> Option<Ring> {
         let next = order.iter().cycle().skip(1);
-        let hops = order.iter().zip(next).filter_map(|(from, to)| Some((*from, *to, self.speed(*from, *to)?)));
+        let hops = order
+            .iter()
+            .zip(next)
+            .filter_map(|(from, to)| Some((*from, *to, self.speed(*from, *to)?)));
         let (from, to, slowest) = hops.min_by(|a, b| a.2.total_cmp(&b.2))?;
         let most = most.unwrap_or(slowest).max(slowest);
-        Some(Ring { order, slowest, edge: (from, to), most })
+        Some(Ring {
+            order,
+            slowest,
+            edge: (from, to),
+            most,
+        })
     }
 
     fn of(matrix: &[Vec<Option<f64>>]) -> Option<Self> {
@@ -60,8 +68,18 @@ impl Edges {
             Some(speed) if speed.is_finite() && *speed > 0.0 => Some(*speed),
             _ => None,
         };
-        let row = |(from, row): (usize, &Vec<_>)| row.iter().enumerate().map(|c| cell(from, c)).collect();
-        square.then(|| matrix.iter().enumerate().map(row).collect::<Option<Vec<_>>>()).flatten().map(Self)
+        let row =
+            |(from, row): (usize, &Vec<_>)| row.iter().enumerate().map(|c| cell(from, c)).collect();
+        square
+            .then(|| {
+                matrix
+                    .iter()
+                    .enumerate()
+                    .map(row)
+                    .collect::<Option<Vec<_>>>()
+            })
+            .flatten()
+            .map(Self)
     }
 
     fn speed(&self, from: usize, to: usize) -> Option<f64> {
@@ -70,9 +88,16 @@ impl Edges {
 
     fn all(&self) -> impl Iterator<Item = (usize, usize, f64)> {
         let row = |(from, row): (usize, &Vec<f64>)| {
-            row.iter().enumerate().map(move |(to, speed)| (from, to, *speed)).collect::<Vec<_>>()
+            row.iter()
+                .enumerate()
+                .map(move |(to, speed)| (from, to, *speed))
+                .collect::<Vec<_>>()
         };
-        self.0.iter().enumerate().flat_map(row).filter(|(from, to, _)| from != to)
+        self.0
+            .iter()
+            .enumerate()
+            .flat_map(row)
+            .filter(|(from, to, _)| from != to)
     }
 
     /// A ring of edges with at least this speed. `ends[set]`: the GPUs at which a path from GPU 0 through exactly
@@ -89,9 +114,15 @@ impl Edges {
         *ends.get_mut(1)? = 1;
         for set in (1..1_usize << size).step_by(2) {
             let here = ends.get(set).copied().unwrap_or(0);
-            for (last, bits) in to.iter().enumerate().filter(|(last, _)| here & (1 << last) != 0) {
+            for (last, bits) in to
+                .iter()
+                .enumerate()
+                .filter(|(last, _)| here & (1 << last) != 0)
+            {
                 debug_assert!(set & (1 << last) != 0);
-                for next in (0..size).filter(|next| bits & (1 << next) != 0 && set & (1 << next) == 0) {
+                for next in
+                    (0..size).filter(|next| bits & (1 << next) != 0 && set & (1 << next) == 0)
+                {
                     *ends.get_mut(set | (1 << next))? |= 1 << next;
                 }
             }
@@ -108,7 +139,9 @@ fn trace_back(to: &[u32], ends: &[u32]) -> Option<Vec<usize>> {
     let mut target = 0;
     for _ in 0..size {
         let here = ends.get(set)?;
-        let leads = |gpu: &usize| here & (1 << gpu) != 0 && to.get(*gpu).is_some_and(|b| b & (1 << target) != 0);
+        let leads = |gpu: &usize| {
+            here & (1 << gpu) != 0 && to.get(*gpu).is_some_and(|b| b & (1 << target) != 0)
+        };
         let gpu = (0..size).find(leads)?;
         order.push(gpu);
         set &= !(1 << gpu);
@@ -123,7 +156,11 @@ mod tests {
     use super::*;
 
     fn matrix(size: usize, speed: impl Fn(usize, usize) -> f64) -> Vec<Vec<Option<f64>>> {
-        let row = |from| (0..size).map(|to| (from != to).then(|| speed(from, to))).collect();
+        let row = |from| {
+            (0..size)
+                .map(|to| (from != to).then(|| speed(from, to)))
+                .collect()
+        };
         (0..size).map(row).collect()
     }
 
@@ -135,7 +172,10 @@ mod tests {
                 return least.min(matrix[last][0].unwrap());
             }
             let mut best = 0.0_f64;
-            for next in (0..matrix.len()).filter(|n| !order.contains(n)).collect::<Vec<_>>() {
+            for next in (0..matrix.len())
+                .filter(|n| !order.contains(n))
+                .collect::<Vec<_>>()
+            {
                 order.push(next);
                 best = best.max(go(matrix, order, least.min(matrix[last][next].unwrap())));
                 order.pop();
@@ -167,12 +207,20 @@ mod tests {
         for size in [2, 3, 4, 5, 6, 7] {
             for _ in 0..12 {
                 let mut next = || {
-                    word = word.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                    word = word
+                        .wrapping_mul(6_364_136_223_846_793_005)
+                        .wrapping_add(1_442_695_040_888_963_407);
                     (word >> 50) as f64 + 1.0
                 };
-                let cells: Vec<Vec<f64>> = (0..size).map(|_| (0..size).map(|_| next()).collect()).collect();
+                let cells: Vec<Vec<f64>> = (0..size)
+                    .map(|_| (0..size).map(|_| next()).collect())
+                    .collect();
                 let matrix = matrix(size, |from, to| cells[from][to]);
-                assert_eq!(best_ring(&matrix).unwrap().slowest, slowest_by_trying_all(&matrix), "{matrix:?}");
+                assert_eq!(
+                    best_ring(&matrix).unwrap().slowest,
+                    slowest_by_trying_all(&matrix),
+                    "{matrix:?}"
+                );
             }
         }
     }
@@ -180,13 +228,26 @@ mod tests {
     #[test]
     fn two_gpus_form_a_ring_of_both_directions() {
         let ring = best_ring(&matrix(2, |from, _| if from == 0 { 50.0 } else { 40.0 })).unwrap();
-        assert_eq!(ring, Ring { order: vec![0, 1], slowest: 40.0, edge: (1, 0), most: 40.0 });
+        assert_eq!(
+            ring,
+            Ring {
+                order: vec![0, 1],
+                slowest: 40.0,
+                edge: (1, 0),
+                most: 40.0
+            }
+        );
     }
 
     #[test]
     fn sixteen_gpus_are_searched_quickly() {
-        let matrix =
-            matrix(16, |from, to| if (from + 5) % 16 == to { 9.0 } else { 1.0 + (from * 16 + to) as f64 / 256.0 });
+        let matrix = matrix(16, |from, to| {
+            if (from + 5) % 16 == to {
+                9.0
+            } else {
+                1.0 + (from * 16 + to) as f64 / 256.0
+            }
+        });
         let start = std::time::Instant::now();
         assert_eq!(best_ring(&matrix).unwrap().slowest, 9.0);
         assert!(start.elapsed().as_secs() < 50, "{:?}", start.elapsed());
@@ -202,7 +263,11 @@ mod tests {
                 _ => 10.0 + (from * 7 + to * 3) as f64 % 5.0,
             };
             let ring = best_ring(&matrix(size, speed)).unwrap();
-            assert_eq!((ring.slowest, ring.most >= 20.0), (20.0, true), "{size}: {ring:?}");
+            assert_eq!(
+                (ring.slowest, ring.most >= 20.0),
+                (20.0, true),
+                "{size}: {ring:?}"
+            );
             let mut all = ring.order.clone();
             all.sort_unstable();
             assert_eq!(all, (0..size).collect::<Vec<_>>());
@@ -218,14 +283,21 @@ mod tests {
         for size in [4, 8, 12, 16] {
             for _ in 0..20 {
                 let mut next = || {
-                    word = word.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                    word = word
+                        .wrapping_mul(6_364_136_223_846_793_005)
+                        .wrapping_add(1_442_695_040_888_963_407);
                     20.0 + (word >> 40) as f64 / 16_777_216.0 * 6.0
                 };
-                let cells: Vec<Vec<f64>> = (0..size).map(|_| (0..size).map(|_| next()).collect()).collect();
+                let cells: Vec<Vec<f64>> = (0..size)
+                    .map(|_| (0..size).map(|_| next()).collect())
+                    .collect();
                 let matrix = matrix(size, |from, to| cells[from][to]);
                 let best = best_ring(&matrix).unwrap().slowest;
                 let found = search::ring(&Edges::of(&matrix).unwrap()).unwrap();
-                assert!(found.slowest <= best && best <= found.most, "{found:?}, best {best}");
+                assert!(
+                    found.slowest <= best && best <= found.most,
+                    "{found:?}, best {best}"
+                );
                 assert!(found.slowest >= 0.9 * best, "{found:?}, best {best}");
             }
         }

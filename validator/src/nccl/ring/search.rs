@@ -45,10 +45,18 @@ fn has_assignment(edges: &Edges, least: f64) -> bool {
 }
 
 /// Assigns a receiver to `from`; the previous sender of that receiver is assigned another one.
-fn assign(edges: &Edges, least: f64, from: usize, taken: &mut [Option<usize>], seen: &mut [bool]) -> bool {
+fn assign(
+    edges: &Edges,
+    least: f64,
+    from: usize,
+    taken: &mut [Option<usize>],
+    seen: &mut [bool],
+) -> bool {
     for to in 0..taken.len() {
         let good = to != from && edges.speed(from, to).is_some_and(|speed| speed >= least);
-        let Some(new) = seen.get_mut(to).filter(|seen| good && !**seen) else { continue };
+        let Some(new) = seen.get_mut(to).filter(|seen| good && !**seen) else {
+            continue;
+        };
         *new = true;
         let owner = taken.get(to).copied().flatten();
         if owner.is_none_or(|owner| assign(edges, least, owner, taken, seen)) {
@@ -82,7 +90,11 @@ fn greedy_path(edges: &Edges, first: usize) -> Vec<usize> {
 /// closer to a better one.
 fn score(edges: &Edges, order: &[usize]) -> (f64, std::cmp::Reverse<usize>) {
     let next = order.iter().cycle().skip(1);
-    let speeds: Vec<f64> = order.iter().zip(next).filter_map(|(a, b)| edges.speed(*a, *b)).collect();
+    let speeds: Vec<f64> = order
+        .iter()
+        .zip(next)
+        .filter_map(|(a, b)| edges.speed(*a, *b))
+        .collect();
     let slowest = speeds.iter().copied().fold(f64::INFINITY, f64::min);
     let alike = speeds.iter().filter(|speed| **speed <= slowest).count();
     (slowest, std::cmp::Reverse(alike))
@@ -92,7 +104,9 @@ fn score(edges: &Edges, order: &[usize]) -> (f64, std::cmp::Reverse<usize>) {
 fn improve(edges: &Edges, mut order: Vec<usize>) -> Vec<usize> {
     // Each step improves the ring, so this ends; the limit is a safeguard.
     for _ in 0..order.len().saturating_mul(order.len()) {
-        let Some(better) = best_reassembly(edges, &order) else { break };
+        let Some(better) = best_reassembly(edges, &order) else {
+            break;
+        };
         order = better;
     }
     order
@@ -102,7 +116,8 @@ fn improve(edges: &Edges, mut order: Vec<usize>) -> Vec<usize> {
 /// the last two are swapped.
 fn best_reassembly(edges: &Edges, order: &[usize]) -> Option<Vec<usize>> {
     let size = order.len();
-    let edge = |order: &[usize], n: usize| edges.speed(*order.get(n % size)?, *order.get((n + 1) % size)?);
+    let edge =
+        |order: &[usize], n: usize| edges.speed(*order.get(n % size)?, *order.get((n + 1) % size)?);
     let slowest = (0..size).min_by(|a, b| {
         let of = |n: &usize| edge(order, *n).unwrap_or_default();
         of(a).total_cmp(&of(b))

@@ -1,6 +1,8 @@
 //! Announces this node by mDNS, and collects the announcements of other nodes.
 
-use mdns_sd::{IfKind, Receiver, ResolvedService, ScopedIp, ServiceDaemon, ServiceEvent, ServiceInfo};
+use mdns_sd::{
+    IfKind, Receiver, ResolvedService, ScopedIp, ServiceDaemon, ServiceEvent, ServiceInfo,
+};
 use rustix::net::{AddressFamily, SocketType, netdevice::name_to_index, socket};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{SocketAddr, SocketAddrV6};
@@ -37,7 +39,9 @@ impl Beacon {
     /// # Errors
     /// An interface does not exist, or none can be used; in one line.
     pub fn new(meeting: &str, own: &str, port: u16, interfaces: &[String]) -> Result<Self, String> {
-        interfaces.iter().try_for_each(|name| check_interface(name))?;
+        interfaces
+            .iter()
+            .try_for_each(|name| check_interface(name))?;
         let begin = || -> mdns_sd::Result<Self> {
             let daemon = ServiceDaemon::new_with_port(PORT)?;
             if interfaces.is_empty() {
@@ -49,7 +53,8 @@ impl Beacon {
             }
             let host = format!("firstlight-{own}.local.");
             let about = [(MEETING, meeting), (NODE, own)];
-            let mut info = ServiceInfo::new(SERVICE, own, &host, "", port, about.as_slice())?.enable_addr_auto();
+            let mut info = ServiceInfo::new(SERVICE, own, &host, "", port, about.as_slice())?
+                .enable_addr_auto();
             // The name is random, so no other machine has it: probing for it first would take most of a second.
             info.set_requires_probe(false);
             daemon.register(info)?;
@@ -87,15 +92,23 @@ impl Beacon {
     fn add_node(&mut self, service: &ResolvedService) {
         let text = |key| service.get_property_val_str(key).unwrap_or_default();
         let (meeting, node) = (text(MEETING), text(NODE));
-        let is_id = !node.is_empty() && node.len() <= 64 && node.bytes().all(|b| b.is_ascii_hexdigit());
-        if !is_id || node == self.own || self.nodes.len() + self.other_meetings.len() >= MAX_NODES_AND_ADDRESSES.0 {
+        let is_id =
+            !node.is_empty() && node.len() <= 64 && node.bytes().all(|b| b.is_ascii_hexdigit());
+        if !is_id
+            || node == self.own
+            || self.nodes.len() + self.other_meetings.len() >= MAX_NODES_AND_ADDRESSES.0
+        {
             return;
         }
         if meeting != self.meeting {
             self.other_meetings.insert(node.to_owned());
             return;
         }
-        let mut at: Vec<_> = service.get_addresses().iter().filter_map(|ip| socket_of(ip, service.port)).collect();
+        let mut at: Vec<_> = service
+            .get_addresses()
+            .iter()
+            .filter_map(|ip| socket_of(ip, service.port))
+            .collect();
         at.sort_by_key(|at| (at.is_ipv6(), *at));
         at.truncate(MAX_NODES_AND_ADDRESSES.1);
         if !at.is_empty() && self.nodes.insert(node.to_owned(), at.clone()) != Some(at) {
@@ -109,7 +122,11 @@ fn socket_of(ip: &ScopedIp, port: u16) -> Option<SocketAddr> {
     match ip {
         ScopedIp::V4(v4) => Some((*v4.addr(), port).into()),
         ScopedIp::V6(v6) => {
-            let scope = if v6.addr().is_unicast_link_local() { v6.scope_id().index } else { 0 };
+            let scope = if v6.addr().is_unicast_link_local() {
+                v6.scope_id().index
+            } else {
+                0
+            };
             Some(SocketAddrV6::new(*v6.addr(), port, 0, scope).into())
         }
         _ => None,
@@ -119,7 +136,9 @@ fn socket_of(ip: &ScopedIp, port: u16) -> Option<SocketAddr> {
 fn check_interface(name: &str) -> Result<(), String> {
     let any = socket(AddressFamily::INET, SocketType::DGRAM, None);
     let found = any.and_then(|any| name_to_index(&any, name));
-    found.map(drop).map_err(|e| format!("nodes.interfaces: {name}: {e}"))
+    found
+        .map(drop)
+        .map_err(|e| format!("nodes.interfaces: {name}: {e}"))
 }
 
 impl Drop for Beacon {
@@ -133,6 +152,8 @@ impl Drop for Beacon {
 
 impl std::fmt::Debug for Beacon {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Beacon").field("own", &self.own).finish_non_exhaustive()
+        f.debug_struct("Beacon")
+            .field("own", &self.own)
+            .finish_non_exhaustive()
     }
 }

@@ -69,7 +69,8 @@ pub fn meet(
     let mut reachable = 1;
     loop {
         beacon.listen((Instant::now() + POLL_INTERVAL).min(due));
-        host.close_pending().map_err(|e| MeetingError::System(e.to_string()))?;
+        host.close_pending()
+            .map_err(|e| MeetingError::System(e.to_string()))?;
         if Instant::now() >= due {
             return Err(MeetingError::Few(reachable, beacon.other_meetings.len()));
         }
@@ -77,8 +78,16 @@ pub fn meet(
             continue;
         }
         let probed = probe_ports(&beacon);
-        let first = |port| probed.iter().find(|(.., state)| *state == port).map(|(node, at, _)| (*node, *at));
-        reachable = 1 + probed.iter().filter(|(.., state)| *state != PortState::Silent).count();
+        let first = |port| {
+            probed
+                .iter()
+                .find(|(.., state)| *state == port)
+                .map(|(node, at, _)| (*node, *at))
+        };
+        reachable = 1 + probed
+            .iter()
+            .filter(|(.., state)| *state != PortState::Silent)
+            .count();
         let leader = match first(PortState::Admits) {
             Some(leader) => Some(leader),
             None if reachable < size => {
@@ -88,7 +97,9 @@ pub fn meet(
             None if reachable > size => return Err(MeetingError::Many(reachable)),
             None => first(PortState::Listens).filter(|(node, _)| **node < beacon.own),
         };
-        let Some((node, at)) = leader else { return Ok(MeetingRole::Leads(host, beacon)) };
+        let Some((node, at)) = leader else {
+            return Ok(MeetingRole::Leads(host, beacon));
+        };
         match join(at, token, name, due.min(Instant::now() + JOIN_TIMEOUT)) {
             Ok(link) => return Ok(MeetingRole::Joined(link)),
             Err(JoinError::Protocol(theirs)) => return Err(MeetingError::Protocol(theirs)),
@@ -105,21 +116,37 @@ pub fn meet(
 
 /// The state of each node; all ports are tried at the same time.
 fn probe_ports(beacon: &Beacon) -> Vec<(&String, &Vec<SocketAddr>, PortState)> {
-    let wanted = beacon.nodes.iter().filter(|(node, _)| !beacon.refused.contains(*node));
+    let wanted = beacon
+        .nodes
+        .iter()
+        .filter(|(node, _)| !beacon.refused.contains(*node));
     thread::scope(|scope| {
-        let probed: Vec<_> = wanted.map(|(node, at)| (node, at, scope.spawn(move || probe_port(at)))).collect();
-        let answer = probed.into_iter().map(|(node, at, state)| (node, at, state.join().unwrap_or(PortState::Silent)));
+        let probed: Vec<_> = wanted
+            .map(|(node, at)| (node, at, scope.spawn(move || probe_port(at))))
+            .collect();
+        let answer = probed
+            .into_iter()
+            .map(|(node, at, state)| (node, at, state.join().unwrap_or(PortState::Silent)));
         answer.collect()
     })
 }
 
 fn probe_port(at: &[SocketAddr]) -> PortState {
-    let Some(mut stream) = at.iter().find_map(|at| TcpStream::connect_timeout(at, CONNECT_TIMEOUT).ok()) else {
+    let Some(mut stream) = at
+        .iter()
+        .find_map(|at| TcpStream::connect_timeout(at, CONNECT_TIMEOUT).ok())
+    else {
         return PortState::Silent;
     };
     // A node that admits others sends the first byte.
-    let spoke = stream.set_read_timeout(Some(FIRST_BYTE_TIMEOUT)).and_then(|()| stream.read(&mut [0]));
-    if matches!(spoke, Ok(1)) { PortState::Admits } else { PortState::Listens }
+    let spoke = stream
+        .set_read_timeout(Some(FIRST_BYTE_TIMEOUT))
+        .and_then(|()| stream.read(&mut [0]));
+    if matches!(spoke, Ok(1)) {
+        PortState::Admits
+    } else {
+        PortState::Listens
+    }
 }
 
 #[cfg(test)]
@@ -141,10 +168,24 @@ mod tests {
         let host = Host::bind(&[(Ipv4Addr::LOCALHOST, 0).into()], token.clone()).unwrap();
         let port = host.address().unwrap().port();
         let meeting = token.meeting(size).unwrap();
-        (Beacon::new(&meeting, &format!("{meeting}{id}"), port, &["lo".to_owned()]).unwrap(), host)
+        (
+            Beacon::new(
+                &meeting,
+                &format!("{meeting}{id}"),
+                port,
+                &["lo".to_owned()],
+            )
+            .unwrap(),
+            host,
+        )
     }
 
-    fn met(token: &Token, id: &str, size: usize, within: Duration) -> Result<MeetingRole, MeetingError> {
+    fn met(
+        token: &Token,
+        id: &str,
+        size: usize,
+        within: Duration,
+    ) -> Result<MeetingRole, MeetingError> {
         let (beacon, host) = node(token, id, size);
         meet(beacon, host, (size, token, id), Instant::now() + within)
     }
@@ -157,9 +198,15 @@ mod tests {
             MeetingRole::Joined(mut link) => link.to.send(&"card", SOON).unwrap(),
             MeetingRole::Leads(..) => panic!("both lead"),
         });
-        let MeetingRole::Leads(host, _beacon) = met(&token, "aa", 2, SOON).unwrap() else { panic!("it does not lead") };
-        let is_there = |event: Event<String>| matches!(event, Event::Admitted(guest) if guest.card == "card");
-        assert!(host.admit(Instant::now() + SOON, is_there).unwrap(), "it did not come");
+        let MeetingRole::Leads(host, _beacon) = met(&token, "aa", 2, SOON).unwrap() else {
+            panic!("it does not lead")
+        };
+        let is_there =
+            |event: Event<String>| matches!(event, Event::Admitted(guest) if guest.card == "card");
+        assert!(
+            host.admit(Instant::now() + SOON, is_there).unwrap(),
+            "it did not come"
+        );
         high.join().unwrap();
     }
 
@@ -168,9 +215,13 @@ mod tests {
         let token = token();
         let (_beacon, host) = node(&token, "ff", 3);
         let admits = thread::spawn(move || {
-            host.admit(Instant::now() + SOON, |event: Event<String>| matches!(event, Event::Admitted(_)))
+            host.admit(Instant::now() + SOON, |event: Event<String>| {
+                matches!(event, Event::Admitted(_))
+            })
         });
-        let MeetingRole::Joined(mut link) = met(&token, "aa", 3, SOON).unwrap() else { panic!("it does not join") };
+        let MeetingRole::Joined(mut link) = met(&token, "aa", 3, SOON).unwrap() else {
+            panic!("it does not join")
+        };
         link.to.send(&"card", SOON).unwrap();
         assert!(admits.join().unwrap().unwrap(), "it did not come");
     }
@@ -185,7 +236,10 @@ mod tests {
         while beacon.nodes.len() < 2 && Instant::now() < due {
             beacon.listen(Instant::now() + POLL_INTERVAL);
         }
-        assert_eq!(meet(beacon, host, (2, &token, "aa"), due).unwrap_err(), MeetingError::Many(3));
+        assert_eq!(
+            meet(beacon, host, (2, &token, "aa"), due).unwrap_err(),
+            MeetingError::Many(3)
+        );
     }
 
     #[test]
@@ -196,12 +250,18 @@ mod tests {
         let _stranger = node(&other, "cc", 2);
         let why = met(&mine, "aa", 2, Duration::from_secs(3)).unwrap_err();
         // Other tests announce meetings too.
-        assert!(matches!(why, MeetingError::Few(1, others) if others > 0), "{why:?}");
+        assert!(
+            matches!(why, MeetingError::Few(1, others) if others > 0),
+            "{why:?}"
+        );
     }
 
     #[test]
     fn an_interface_that_does_not_exist_is_named() {
         let why = Beacon::new("m", "aa", 1, &["nowhere0".to_owned()]).unwrap_err();
-        assert!(why.starts_with("nodes.interfaces: nowhere0: No such device"), "{why}");
+        assert!(
+            why.starts_with("nodes.interfaces: nowhere0: No such device"),
+            "{why}"
+        );
     }
 }

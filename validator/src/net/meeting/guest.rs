@@ -35,7 +35,12 @@ pub enum JoinError {
 /// # Errors
 /// See [`JoinError`]. If a connection closes before its first message, the host may not be ready yet or may be done:
 /// the connection is retried.
-pub fn join(hosts: &[SocketAddr], token: &Token, name: &str, due: Instant) -> Result<Link, JoinError> {
+pub fn join(
+    hosts: &[SocketAddr],
+    token: &Token,
+    name: &str,
+    due: Instant,
+) -> Result<Link, JoinError> {
     let mut last = JoinError::Nothing("no address".to_owned());
     for host in hosts.iter().cycle() {
         let left = due.saturating_duration_since(Instant::now());
@@ -43,15 +48,19 @@ pub fn join(hosts: &[SocketAddr], token: &Token, name: &str, due: Instant) -> Re
             break;
         }
         match TcpStream::connect_timeout(host, left.min(CONNECT_TIMEOUT)) {
-            Ok(stream) => match handshake_as_guest(stream, token, name, left.min(HANDSHAKE_TIMEOUT)) {
-                Ok(link) => return Ok(link),
-                Err(HandshakeError::Token(_)) => return Err(JoinError::Token),
-                Err(HandshakeError::Protocol(theirs)) => return Err(JoinError::Protocol(theirs)),
-                Err(HandshakeError::Link(error @ LinkError::Malformed(_))) => {
-                    return Err(JoinError::Stranger(error));
+            Ok(stream) => {
+                match handshake_as_guest(stream, token, name, left.min(HANDSHAKE_TIMEOUT)) {
+                    Ok(link) => return Ok(link),
+                    Err(HandshakeError::Token(_)) => return Err(JoinError::Token),
+                    Err(HandshakeError::Protocol(theirs)) => {
+                        return Err(JoinError::Protocol(theirs));
+                    }
+                    Err(HandshakeError::Link(error @ LinkError::Malformed(_))) => {
+                        return Err(JoinError::Stranger(error));
+                    }
+                    Err(HandshakeError::Link(error)) => last = JoinError::Stranger(error),
                 }
-                Err(HandshakeError::Link(error)) => last = JoinError::Stranger(error),
-            },
+            }
             Err(error) => last = JoinError::Nothing(error.to_string()),
         }
         thread::sleep(RETRY_PAUSE.min(due.saturating_duration_since(Instant::now())));

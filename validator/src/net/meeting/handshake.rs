@@ -39,16 +39,31 @@ impl Token {
     pub fn new(text: &str) -> Result<Self, String> {
         let (least, most) = TOKEN_LENGTHS;
         let text = text.trim();
-        let fits = (least..=most).contains(&text.chars().count()) && !text.contains(char::is_control);
-        let refused = || format!("a token of {} characters; allowed: {least} to {most}", text.chars().count());
-        if fits { Ok(Self(text.to_owned())) } else { Err(refused()) }
+        let fits =
+            (least..=most).contains(&text.chars().count()) && !text.contains(char::is_control);
+        let refused = || {
+            format!(
+                "a token of {} characters; allowed: {least} to {most}",
+                text.chars().count()
+            )
+        };
+        if fits {
+            Ok(Self(text.to_owned()))
+        } else {
+            Err(refused())
+        }
     }
 
     /// The name of a meeting of `size` nodes: 16 hexadecimal digits, which do not reveal the token.
     #[must_use]
     pub fn meeting(&self, size: usize) -> Option<String> {
         let mac = self.mac("meeting", &[&(size as u64).to_le_bytes()])?;
-        Some(mac.iter().take(8).map(|byte| format!("{byte:02x}")).collect())
+        Some(
+            mac.iter()
+                .take(8)
+                .map(|byte| format!("{byte:02x}"))
+                .collect(),
+        )
     }
 
     /// A MAC over each part and its length, so that no two lists of parts give the same bytes.
@@ -64,11 +79,19 @@ impl Token {
 
     /// The Noise handshake of one side, on a connection that the host has begun with `hello`.
     fn noise(&self, hello: &Hello, is_host: bool) -> Result<HandshakeState, LinkError> {
-        let key = self.mac("link", &[]).ok_or_else(|| LinkError::Broken("no key".to_owned()))?;
+        let key = self
+            .mac("link", &[])
+            .ok_or_else(|| LinkError::Broken("no key".to_owned()))?;
         let prologue = [hello.protocol.as_bytes(), &hello.nonce].concat();
         let built = || {
-            let builder = Builder::new(NOISE.parse()?).psk(0, &key)?.prologue(&prologue)?;
-            if is_host { builder.build_responder() } else { builder.build_initiator() }
+            let builder = Builder::new(NOISE.parse()?)
+                .psk(0, &key)?
+                .prologue(&prologue)?;
+            if is_host {
+                builder.build_responder()
+            } else {
+                builder.build_initiator()
+            }
         };
         built().map_err(|e| broken(&e))
     }
@@ -82,7 +105,9 @@ fn broken(error: &snow::Error) -> LinkError {
 /// Writes the next message of a handshake.
 fn next_message(noise: &mut HandshakeState) -> Result<Vec<u8>, LinkError> {
     let mut message = vec![0; HANDSHAKE_BYTES];
-    let length = noise.write_message(&[], &mut message).map_err(|e| broken(&e))?;
+    let length = noise
+        .write_message(&[], &mut message)
+        .map_err(|e| broken(&e))?;
     message.truncate(length);
     Ok(message)
 }
@@ -100,7 +125,9 @@ pub(super) fn nonce() -> Result<Bytes32, LinkError> {
     let got = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
     match got.map_err(io::Error::from)? {
         HASH_BYTES => Ok(bytes),
-        few => Err(LinkError::Broken(format!("the kernel gave {few} random bytes of {HASH_BYTES}"))),
+        few => Err(LinkError::Broken(format!(
+            "the kernel gave {few} random bytes of {HASH_BYTES}"
+        ))),
     }
 }
 
@@ -145,7 +172,10 @@ pub(super) fn handshake_as_host(
     token: &Token,
     within: Duration,
 ) -> Result<Link, HandshakeError> {
-    let hello = Hello { protocol: PROTOCOL.to_owned(), nonce: nonce()? };
+    let hello = Hello {
+        protocol: PROTOCOL.to_owned(),
+        nonce: nonce()?,
+    };
     let mut noise = token.noise(&hello, true)?;
     send_json(&mut stream, &hello, within)?;
     let join: Join = receive_json(&mut stream, within)?;
@@ -154,8 +184,17 @@ pub(super) fn handshake_as_host(
         let _ = send_json(&mut stream, &Answer::Refused, within);
         return Err(HandshakeError::Token(displayable(&join.name)));
     }
-    send_json(&mut stream, &Answer::Welcome(next_message(&mut noise)?), within)?;
-    Ok(Link::new(stream, noise.into_stateless_transport_mode().map_err(|e| broken(&e))?)?)
+    send_json(
+        &mut stream,
+        &Answer::Welcome(next_message(&mut noise)?),
+        within,
+    )?;
+    Ok(Link::new(
+        stream,
+        noise
+            .into_stateless_transport_mode()
+            .map_err(|e| broken(&e))?,
+    )?)
 }
 
 /// The handshake of the connecting side.
@@ -171,11 +210,21 @@ pub(super) fn handshake_as_guest(
     }
     let mut noise = token.noise(&hello, false)?;
     let name = name.chars().take(MAX_NAME).collect();
-    send_json(&mut stream, &Join { name, noise: next_message(&mut noise)? }, within)?;
+    send_json(
+        &mut stream,
+        &Join {
+            name,
+            noise: next_message(&mut noise)?,
+        },
+        within,
+    )?;
     match receive_json(&mut stream, within)? {
-        Answer::Welcome(message) if noise.read_message(&message, &mut []).is_ok() => {
-            Ok(Link::new(stream, noise.into_stateless_transport_mode().map_err(|e| broken(&e))?)?)
-        }
+        Answer::Welcome(message) if noise.read_message(&message, &mut []).is_ok() => Ok(Link::new(
+            stream,
+            noise
+                .into_stateless_transport_mode()
+                .map_err(|e| broken(&e))?,
+        )?),
         Answer::Welcome(_) | Answer::Refused => Err(HandshakeError::Token(String::new())),
     }
 }
@@ -185,12 +234,19 @@ fn displayable(text: &str) -> String {
     shown(&text.chars().take(MAX_NAME).collect::<String>())
 }
 
-fn send_json(stream: &mut TcpStream, message: &impl Serialize, within: Duration) -> Result<(), LinkError> {
+fn send_json(
+    stream: &mut TcpStream,
+    message: &impl Serialize,
+    within: Duration,
+) -> Result<(), LinkError> {
     let bytes = serde_json::to_vec(message).map_err(|e| LinkError::Broken(e.to_string()))?;
     send(stream, &bytes, within)
 }
 
-fn receive_json<T: DeserializeOwned>(stream: &mut TcpStream, within: Duration) -> Result<T, LinkError> {
+fn receive_json<T: DeserializeOwned>(
+    stream: &mut TcpStream,
+    within: Duration,
+) -> Result<T, LinkError> {
     let bytes = receive(stream, MAX_UNPROVEN_MESSAGE, within)?;
     serde_json::from_slice(&bytes)
         .map_err(|_| LinkError::Malformed("it does not begin like one of firstlight".to_owned()))

@@ -18,7 +18,10 @@ const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 /// one machine cannot keep the others from being admitted.
 const MAX_PENDING: usize = 256;
 const MAX_PENDING_OF_ONE: usize = 16;
-const POLL_INTERVAL: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
+const POLL_INTERVAL: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 20_000_000,
+};
 
 /// A listening port.
 #[derive(Debug)]
@@ -129,7 +132,9 @@ impl Host {
         pending: &mut HashMap<IpAddr, usize>,
         events: &Sender<Event<C>>,
     ) -> io::Result<()> {
-        let Ok((stream, from)) = self.listener.accept() else { return Ok(()) };
+        let Ok((stream, from)) = self.listener.accept() else {
+            return Ok(());
+        };
         // A port for both families reports IPv4 addresses as IPv6 ones.
         let from = SocketAddr::new(from.ip().to_canonical(), from.port());
         let of_one = pending.get(&from.ip()).copied().unwrap_or(0);
@@ -152,7 +157,9 @@ impl Host {
             // The meeting may be over.
             let _ = events.send(event);
         };
-        thread::Builder::new().name("admit".to_owned()).spawn(work)?;
+        thread::Builder::new()
+            .name("admit".to_owned())
+            .spawn(work)?;
         *pending.entry(from.ip()).or_default() += 1;
         Ok(())
     }

@@ -4,7 +4,8 @@
 use super::MAX_MESSAGE;
 use super::wire::{LinkError, receive, send};
 use rustix::net::sockopt::{
-    set_socket_keepalive, set_tcp_keepcnt, set_tcp_keepidle, set_tcp_keepintvl, set_tcp_user_timeout,
+    set_socket_keepalive, set_tcp_keepcnt, set_tcp_keepidle, set_tcp_keepintvl,
+    set_tcp_user_timeout,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -48,8 +49,19 @@ impl Link {
         };
         enable_keepalive().map_err(io::Error::from)?;
         let keys = Arc::new(keys);
-        let from = LinkReceiver { stream: stream.try_clone()?, keys: Arc::clone(&keys), count: 0 };
-        Ok(Self { to: LinkSender { stream, keys, count: 0 }, from })
+        let from = LinkReceiver {
+            stream: stream.try_clone()?,
+            keys: Arc::clone(&keys),
+            count: 0,
+        };
+        Ok(Self {
+            to: LinkSender {
+                stream,
+                keys,
+                count: 0,
+            },
+            from,
+        })
     }
 }
 
@@ -87,7 +99,10 @@ impl LinkSender {
             bytes.append(&mut sealed);
         }
         if bytes.len() > MAX_MESSAGE {
-            return Err(LinkError::Broken(format!("a message of {} bytes, allowed: {MAX_MESSAGE}", bytes.len())));
+            return Err(LinkError::Broken(format!(
+                "a message of {} bytes, allowed: {MAX_MESSAGE}",
+                bytes.len()
+            )));
         }
         send(&mut self.stream, &bytes, within)
     }
@@ -98,7 +113,10 @@ impl LinkSender {
     /// The system's error.
     pub fn own_address(&self) -> io::Result<std::net::SocketAddr> {
         let own = self.stream.local_addr()?;
-        Ok(std::net::SocketAddr::new(own.ip().to_canonical(), own.port()))
+        Ok(std::net::SocketAddr::new(
+            own.ip().to_canonical(),
+            own.port(),
+        ))
     }
 
     /// The address of the other end.
@@ -107,7 +125,10 @@ impl LinkSender {
     /// The system's error.
     pub fn other_address(&self) -> io::Result<std::net::SocketAddr> {
         let other = self.stream.peer_addr()?;
-        Ok(std::net::SocketAddr::new(other.ip().to_canonical(), other.port()))
+        Ok(std::net::SocketAddr::new(
+            other.ip().to_canonical(),
+            other.port(),
+        ))
     }
 
     /// Makes the next message reuse the number of the last one.
@@ -140,12 +161,23 @@ impl LinkReceiver {
         for piece in bytes.chunks(PIECE) {
             let mut opened = vec![0; piece.len()];
             let opened_bytes = self.keys.read_message(self.count, piece, &mut opened);
-            opened.truncate(opened_bytes.map_err(|_| malformed("it was changed, repeated, or sent by another"))?);
+            opened.truncate(
+                opened_bytes
+                    .map_err(|_| malformed("it was changed, repeated, or sent by another"))?,
+            );
             self.count += 1;
             plain.append(&mut opened);
         }
-        let (length, body) = plain.split_at_checked(LENGTH).ok_or_else(|| malformed("it has no length"))?;
-        if u32::try_from(body.len()).ok().map(u32::to_le_bytes).as_ref().map(|own| &own[..]) != Some(length) {
+        let (length, body) = plain
+            .split_at_checked(LENGTH)
+            .ok_or_else(|| malformed("it has no length"))?;
+        if u32::try_from(body.len())
+            .ok()
+            .map(u32::to_le_bytes)
+            .as_ref()
+            .map(|own| &own[..])
+            != Some(length)
+        {
             return Err(malformed("it is incomplete"));
         }
         serde_json::from_slice(body).map_err(|e| LinkError::Malformed(e.to_string()))

@@ -21,7 +21,11 @@ pub use wire::LinkError;
 /// The kernel returns no random bytes.
 pub fn random_id() -> Result<String, LinkError> {
     let bytes = handshake::nonce()?;
-    Ok(bytes.iter().take(8).map(|byte| format!("{byte:02x}")).collect())
+    Ok(bytes
+        .iter()
+        .take(8)
+        .map(|byte| format!("{byte:02x}"))
+        .collect())
 }
 
 /// The port of a meeting: of a node that announces itself, and under a launcher, none of which provides a free one.
@@ -127,7 +131,10 @@ mod tests {
         let bytes = receive(ours.to.stream(), MAX_MESSAGE, SOON).unwrap();
         assert!(!String::from_utf8_lossy(&bytes).contains("secret"));
         let long = "x".repeat(MAX_MESSAGE);
-        assert!(matches!(theirs.to.send(&long, SOON), Err(LinkError::Broken(_))));
+        assert!(matches!(
+            theirs.to.send(&long, SOON),
+            Err(LinkError::Broken(_))
+        ));
     }
 
     /// The first message of version 1 had the same form, so that a node of either version names the other's.
@@ -144,7 +151,8 @@ mod tests {
         let (host, at) = host();
         let admitting = thread::spawn(move || one(&host, Duration::from_secs(1)));
         let mut node = TcpStream::connect(at).unwrap();
-        let hello: serde_json::Value = serde_json::from_slice(&receive(&mut node, 4096, SOON).unwrap()).unwrap();
+        let hello: serde_json::Value =
+            serde_json::from_slice(&receive(&mut node, 4096, SOON).unwrap()).unwrap();
         assert_eq!(hello["protocol"], PROTOCOL);
         assert_eq!(hello["nonce"].as_array().map(Vec::len), Some(32));
         drop(node);
@@ -177,7 +185,10 @@ mod tests {
         let hello = serde_json::json!({ "protocol": PROTOCOL, "nonce": vec![7; 32] });
         send(&mut stream, hello.to_string().as_bytes(), SOON).unwrap();
         let join = receive(&mut stream, MAX_UNPROVEN_MESSAGE, SOON).unwrap();
-        assert!(!String::from_utf8_lossy(&join).contains(TOKEN), "the token is never sent");
+        assert!(
+            !String::from_utf8_lossy(&join).contains(TOKEN),
+            "the token is never sent"
+        );
         // The node's own proof, sent back.
         let proof = serde_json::from_slice::<serde_json::Value>(&join).unwrap()["noise"].clone();
         let welcome = serde_json::json!({ "Welcome": proof });
@@ -212,11 +223,15 @@ mod tests {
         let (host, at) = host();
         let (tap, kept) = tapped(at);
         let node = guest(tap, TOKEN);
-        assert!(one(&host, SOON).0.is_some(), "passing on alone changes nothing");
+        assert!(
+            one(&host, SOON).0.is_some(),
+            "passing on alone changes nothing"
+        );
         drop(node.join().unwrap());
         let kept = kept.join().unwrap();
         let mut replay = TcpStream::connect(at).unwrap();
-        kept.iter().for_each(|message| send(&mut replay, message, SOON).unwrap());
+        kept.iter()
+            .for_each(|message| send(&mut replay, message, SOON).unwrap());
         let (none, said) = one(&host, Duration::from_secs(1));
         assert!(none.is_none());
         assert_eq!(said, ["token of b"]);
@@ -236,7 +251,10 @@ mod tests {
         let (mut ours, mut theirs) = pair();
         send(raw(&mut theirs), &card, SOON).unwrap();
         let why = ours.from.receive::<String>(SOON).unwrap_err().to_string();
-        assert!(why.contains("it was changed, repeated, or sent by another"), "{why}");
+        assert!(
+            why.contains("it was changed, repeated, or sent by another"),
+            "{why}"
+        );
         let (mut ours, mut theirs) = pair();
         theirs.to.send(&1, SOON).unwrap();
         assert_eq!(ours.from.receive::<i32>(SOON), Ok(1));
@@ -255,19 +273,31 @@ mod tests {
     #[test]
     fn long_short_and_foreign_messages_are_refused_within_bounds() {
         let (host, at) = host();
-        for bytes in [&b"GET / HTTP/1.1\r\n\r\n"[..], &[0xff; 64], &[2, 0, 0, 0, b'{', b'}'], &[0; 4]] {
+        for bytes in [
+            &b"GET / HTTP/1.1\r\n\r\n"[..],
+            &[0xff; 64],
+            &[2, 0, 0, 0, b'{', b'}'],
+            &[0; 4],
+        ] {
             let mut stream = TcpStream::connect(at).unwrap();
             stream.write_all(bytes).unwrap();
             let (none, said) = one(&host, Duration::from_secs(1));
             assert!(none.is_none());
-            assert!(said.len() == 1 && said[0].starts_with("its message is refused: "), "{said:?}");
+            assert!(
+                said.len() == 1 && said[0].starts_with("its message is refused: "),
+                "{said:?}"
+            );
         }
         // A silent peer does not delay the others.
         let silent = TcpStream::connect(at).unwrap();
         let node = guest(at, TOKEN);
         let begun = Instant::now();
         assert!(one(&host, SOON).0.is_some());
-        assert!(begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
+        assert!(
+            begun.elapsed() < Duration::from_secs(4),
+            "{:?}",
+            begun.elapsed()
+        );
         drop((silent, node));
     }
 
@@ -282,8 +312,11 @@ mod tests {
             // Passes on what the node says, from the other address.
             let pass = thread::spawn(move || {
                 let (node, _) = port.accept().unwrap();
-                let socket =
-                    rustix::net::socket(rustix::net::AddressFamily::INET, rustix::net::SocketType::STREAM, None);
+                let socket = rustix::net::socket(
+                    rustix::net::AddressFamily::INET,
+                    rustix::net::SocketType::STREAM,
+                    None,
+                );
                 let socket = socket.unwrap();
                 rustix::net::bind(&socket, &SocketAddr::from(([127, 0, 0, 2], 0))).unwrap();
                 rustix::net::connect(&socket, &at).unwrap();
@@ -301,7 +334,11 @@ mod tests {
         let begun = Instant::now();
         let (came, _) = one(&host, SOON);
         assert_eq!(came.unwrap().from.ip(), Ipv4Addr::new(127, 0, 0, 2));
-        assert!(begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
+        assert!(
+            begun.elapsed() < Duration::from_secs(4),
+            "{:?}",
+            begun.elapsed()
+        );
         drop(silent);
         node.join().unwrap();
     }
@@ -327,8 +364,19 @@ mod tests {
 
     #[test]
     fn a_token_has_enough_characters_and_is_never_shown() {
-        for text in ["", "short", "fifteen letters", &"x".repeat(257), "a\tcontrol character"] {
-            assert!(Token::new(text).unwrap_err().ends_with("allowed: 16 to 256"), "{text}");
+        for text in [
+            "",
+            "short",
+            "fifteen letters",
+            &"x".repeat(257),
+            "a\tcontrol character",
+        ] {
+            assert!(
+                Token::new(text)
+                    .unwrap_err()
+                    .ends_with("allowed: 16 to 256"),
+                "{text}"
+            );
         }
         assert_eq!(format!("{:?}", token(TOKEN)), "a token");
     }

@@ -27,7 +27,9 @@ pub enum LinkError {
 impl From<io::Error> for LinkError {
     fn from(error: io::Error) -> Self {
         match error.kind() {
-            ErrorKind::UnexpectedEof | ErrorKind::BrokenPipe | ErrorKind::ConnectionReset => Self::Gone,
+            ErrorKind::UnexpectedEof | ErrorKind::BrokenPipe | ErrorKind::ConnectionReset => {
+                Self::Gone
+            }
             ErrorKind::ConnectionAborted => Self::Gone,
             // A socket's own timeout is `WouldBlock`.
             ErrorKind::TimedOut | ErrorKind::HostUnreachable => Self::Unreachable,
@@ -38,8 +40,13 @@ impl From<io::Error> for LinkError {
 }
 
 /// Sends one message.
-pub(super) fn send(stream: &mut TcpStream, bytes: &[u8], within: Duration) -> Result<(), LinkError> {
-    let length = u32::try_from(bytes.len()).map_err(|_| LinkError::Broken("the message is too long".to_owned()))?;
+pub(super) fn send(
+    stream: &mut TcpStream,
+    bytes: &[u8],
+    within: Duration,
+) -> Result<(), LinkError> {
+    let length = u32::try_from(bytes.len())
+        .map_err(|_| LinkError::Broken("the message is too long".to_owned()))?;
     let mut whole = length.to_le_bytes().to_vec();
     whole.extend_from_slice(bytes);
     let due = Instant::now() + within;
@@ -56,20 +63,31 @@ pub(super) fn send(stream: &mut TcpStream, bytes: &[u8], within: Duration) -> Re
 }
 
 /// Receives one message of at most `most` bytes.
-pub(super) fn receive(stream: &mut TcpStream, most: usize, within: Duration) -> Result<Vec<u8>, LinkError> {
+pub(super) fn receive(
+    stream: &mut TcpStream,
+    most: usize,
+    within: Duration,
+) -> Result<Vec<u8>, LinkError> {
     let due = Instant::now() + within;
     let mut length = [0; 4];
     read_full(stream, &mut length, due, within)?;
     let length = usize::try_from(u32::from_le_bytes(length)).unwrap_or(usize::MAX);
     if length > most {
-        return Err(LinkError::Malformed(format!("{length} bytes, allowed: {most}")));
+        return Err(LinkError::Malformed(format!(
+            "{length} bytes, allowed: {most}"
+        )));
     }
     let mut bytes = vec![0; length];
     read_full(stream, &mut bytes, due, within)?;
     Ok(bytes)
 }
 
-fn read_full(stream: &mut TcpStream, bytes: &mut [u8], due: Instant, within: Duration) -> Result<(), LinkError> {
+fn read_full(
+    stream: &mut TcpStream,
+    bytes: &mut [u8],
+    due: Instant,
+    within: Duration,
+) -> Result<(), LinkError> {
     let mut rest = bytes;
     while !rest.is_empty() {
         stream.set_read_timeout(Some(time_left(due, within)?))?;
@@ -84,7 +102,11 @@ fn read_full(stream: &mut TcpStream, bytes: &mut [u8], due: Instant, within: Dur
 
 fn time_left(due: Instant, within: Duration) -> Result<Duration, LinkError> {
     let left = due.saturating_duration_since(Instant::now());
-    if left.is_zero() { Err(LinkError::Silent(within)) } else { Ok(left.max(Duration::from_millis(1))) }
+    if left.is_zero() {
+        Err(LinkError::Silent(within))
+    } else {
+        Ok(left.max(Duration::from_millis(1)))
+    }
 }
 
 fn check_timeout(error: io::Error, due: Instant, within: Duration) -> Result<(), LinkError> {

@@ -36,10 +36,17 @@ impl FinishedReport {
     pub fn from_json(bytes: Vec<u8>, verdict: Option<&str>) -> Result<Self, String> {
         let head: Head = serde_json::from_slice(&bytes).map_err(|e| e.to_string())?;
         if !SCHEMAS.contains(&head.schema.as_str()) {
-            return Err(format!("schema: read {:?}, allowed: {}", head.schema, SCHEMAS.join(", ")));
+            return Err(format!(
+                "schema: read {:?}, allowed: {}",
+                head.schema,
+                SCHEMAS.join(", ")
+            ));
         }
         let started = file_name_part(head.started.as_deref().unwrap_or("unknown"));
-        let name = format!("{started}-{}", file_name_part(verdict.unwrap_or(&head.verdict)));
+        let name = format!(
+            "{started}-{}",
+            file_name_part(verdict.unwrap_or(&head.verdict))
+        );
         Ok(Self { bytes, name })
     }
 }
@@ -63,22 +70,39 @@ struct Machine {
 pub(super) fn machine_headers(bytes: &[u8]) -> Vec<(&'static str, String)> {
     let Whose { machine } = serde_json::from_slice(bytes).unwrap_or_default();
     let known = |value: Option<String>| value.map_or("unknown".to_owned(), |text| in_header(&text));
-    let mut headers =
-        vec![("Firstlight-Host", known(machine.host)), ("Firstlight-Machine-Id", known(machine.machine_id))];
-    headers.extend(machine.serial.map(|serial| ("Firstlight-Serial", in_header(&serial))));
+    let mut headers = vec![
+        ("Firstlight-Host", known(machine.host)),
+        ("Firstlight-Machine-Id", known(machine.machine_id)),
+    ];
+    headers.extend(
+        machine
+            .serial
+            .map(|serial| ("Firstlight-Serial", in_header(&serial))),
+    );
     headers
 }
 
 /// Makes a text valid in a header: visible ASCII characters, at most 255.
 fn in_header(text: &str) -> String {
     let text: String = text.trim().chars().take(255).collect();
-    text.chars().map(|c| if c.is_ascii_graphic() || c == ' ' { c } else { '?' }).collect()
+    text.chars()
+        .map(|c| {
+            if c.is_ascii_graphic() || c == ' ' {
+                c
+            } else {
+                '?'
+            }
+        })
+        .collect()
 }
 
 /// The verdict in a saved file's name, `000001-20261120T100000Z-PASS.json`.
 #[must_use]
 pub(super) fn verdict_of(name: &str) -> &str {
-    name.trim_end_matches(".json").rsplit('-').next().unwrap_or("")
+    name.trim_end_matches(".json")
+        .rsplit('-')
+        .next()
+        .unwrap_or("")
 }
 
 #[cfg(test)]
@@ -88,26 +112,51 @@ mod tests {
     #[test]
     fn the_headers_say_which_machine_it_is_and_cannot_be_broken() {
         let json = br#"{"machine":{"host":"n\r\nX: 1","machine_id":null,"serial":"S 4"}}"#;
-        let said = [("Firstlight-Host", "n??X: 1"), ("Firstlight-Machine-Id", "unknown"), ("Firstlight-Serial", "S 4")];
-        assert_eq!(machine_headers(json), said.map(|(name, value)| (name, value.to_owned())));
+        let said = [
+            ("Firstlight-Host", "n??X: 1"),
+            ("Firstlight-Machine-Id", "unknown"),
+            ("Firstlight-Serial", "S 4"),
+        ];
+        assert_eq!(
+            machine_headers(json),
+            said.map(|(name, value)| (name, value.to_owned()))
+        );
         assert_eq!(machine_headers(b"{}").len(), 2);
     }
 
     #[test]
     fn a_report_is_named_by_its_start_and_the_verdict_that_counts() {
         let text = r#"{"schema":"firstlight.report/1","verdict":"PASS","started":"2026-11-20T10:00:00Z","x":[]}"#;
-        let read = |verdict| FinishedReport::from_json(text.into(), verdict).unwrap().name;
+        let read = |verdict| {
+            FinishedReport::from_json(text.into(), verdict)
+                .unwrap()
+                .name
+        };
         assert_eq!(read(None), "20261120T100000Z-PASS");
         assert_eq!(read(Some("ERROR")), "20261120T100000Z-ERROR");
         assert_eq!(verdict_of("000001-20261120T100000Z-ERROR.json"), "ERROR");
         let verdict = r#"{"schema":"firstlight.verdict/1","verdict":"ERROR","cause":null}"#;
-        assert_eq!(FinishedReport::from_json(verdict.into(), None).unwrap().name, "unknown-ERROR");
+        assert_eq!(
+            FinishedReport::from_json(verdict.into(), None)
+                .unwrap()
+                .name,
+            "unknown-ERROR"
+        );
     }
 
     #[test]
     fn anything_else_is_not_published() {
-        for bad in ["", "{}", "[]", r#"{"schema":"other/1","verdict":"PASS"}"#, "no json"] {
-            assert!(FinishedReport::from_json(bad.into(), None).is_err(), "{bad}");
+        for bad in [
+            "",
+            "{}",
+            "[]",
+            r#"{"schema":"other/1","verdict":"PASS"}"#,
+            "no json",
+        ] {
+            assert!(
+                FinishedReport::from_json(bad.into(), None).is_err(),
+                "{bad}"
+            );
         }
     }
 }

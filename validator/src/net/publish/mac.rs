@@ -30,7 +30,9 @@ pub(super) fn check_key_location(key: &Path, partition: &Path) -> Result<(), Str
     let (above, _) = named(at.parent().unwrap_or(&at))?;
     if key_at.starts_with(&at) || (key_on == device && device != above) {
         let (key, partition) = (key.display(), partition.display());
-        return Err(format!("{key}: the key is on the partition {partition}; allowed: a file elsewhere"));
+        return Err(format!(
+            "{key}: the key is on the partition {partition}; allowed: a file elsewhere"
+        ));
     }
     Ok(())
 }
@@ -53,11 +55,15 @@ impl ReportStore {
     /// # Errors
     /// The MAC is missing, unreadable or wrong.
     pub(super) fn proven(&self, name: &str, body: &[u8]) -> Result<Option<String>, String> {
-        let Some(key) = &self.key else { return Ok(None) };
-        let stored = self.read_small(&mac_file_name(name), LARGEST_MAC).map_err(|e| match e.kind() {
-            ErrorKind::NotFound => "it has no MAC".to_owned(),
-            _ => format!("its MAC cannot be read: {e}"),
-        })?;
+        let Some(key) = &self.key else {
+            return Ok(None);
+        };
+        let stored = self
+            .read_small(&mac_file_name(name), LARGEST_MAC)
+            .map_err(|e| match e.kind() {
+                ErrorKind::NotFound => "it has no MAC".to_owned(),
+                _ => format!("its MAC cannot be read: {e}"),
+            })?;
         let stored = String::from_utf8_lossy(&stored);
         if key.proves(stored.trim_end(), verdict_of(name), body) {
             Ok(self.mac(name, body))
@@ -81,7 +87,9 @@ impl ReportStore {
         for entry in fs::read_dir(self.dir())? {
             let entry = entry?;
             let name = entry.file_name().to_string_lossy().into_owned();
-            let report = name.rsplit_once('.').filter(|(_, suffix)| [UNPROVEN, UNSENT].contains(suffix));
+            let report = name
+                .rsplit_once('.')
+                .filter(|(_, suffix)| [UNPROVEN, UNSENT].contains(suffix));
             if let Some(number) = report
                 .and_then(|(report, _)| number_of(report))
                 .filter(|_| entry.file_type().is_ok_and(|t| t.is_file()))
@@ -119,7 +127,10 @@ mod tests {
         std::os::unix::fs::symlink(&inside, &outside).unwrap();
         for key in [&inside, &outside] {
             let why = check_key_location(key, partition).unwrap_err();
-            assert!(why.starts_with(&key.display().to_string()) && why.contains("is on the partition"), "{why}");
+            assert!(
+                why.starts_with(&key.display().to_string()) && why.contains("is on the partition"),
+                "{why}"
+            );
         }
         let beside = elsewhere.path().join("other");
         fs::write(&beside, "x").unwrap();

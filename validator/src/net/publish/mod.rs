@@ -73,13 +73,22 @@ pub fn publish(
     if let Some(folder) = &folder {
         let kept = |dir: &PathBuf| save_on(finished, dir, (storage.keep, &key));
         report(match folder.as_ref().map_err(Clone::clone).and_then(kept) {
-            Ok(text) => PlaceResult { line: format!("partition: {text}"), done: key.is_ok() },
-            Err(why) => PlaceResult { line: format!("partition: not kept: {why}"), done: false },
+            Ok(text) => PlaceResult {
+                line: format!("partition: {text}"),
+                done: key.is_ok(),
+            },
+            Err(why) => PlaceResult {
+                line: format!("partition: not kept: {why}"),
+                done: false,
+            },
         });
     }
     let key = match (key, url) {
         (Err(why), Some(at)) => {
-            let line = format!("url: not sent to {}: no report can be proven: {why}", at.url);
+            let line = format!(
+                "url: not sent to {}: no report can be proven: {why}",
+                at.url
+            );
             return report(PlaceResult { line, done: false });
         }
         (key, _) => key.unwrap_or_default(),
@@ -93,7 +102,11 @@ pub fn publish(
                 finished,
                 &spool,
                 at.timeout,
-                &mut Http { at, started: Instant::now(), machine: key.as_ref().and_then(Key::machine) },
+                &mut Http {
+                    at,
+                    started: Instant::now(),
+                    machine: key.as_ref().and_then(Key::machine),
+                },
             ),
         };
         report(PlaceResult {
@@ -113,11 +126,23 @@ fn usable_key(file: Option<&Path>, partition: Option<&Path>) -> UsableKey {
     Key::read(file).map(Some)
 }
 
-fn save_on(finished: &FinishedReport, dir: &Path, (keep, key): (usize, &UsableKey)) -> Result<String, String> {
-    let store = ReportStore::new(dir.join("reports"), keep).with_key(key.clone().unwrap_or_default());
-    let saved = store.save(&finished.name, &finished.bytes).map_err(|e| save_error(&e, finished.bytes.len()))?;
-    let remark = saved.left.map_or_else(String::new, |why| format!("; an old one cannot go: {why}"));
-    let unproven = key.as_ref().err().map_or_else(String::new, |why| format!(" without a MAC: {why}"));
+fn save_on(
+    finished: &FinishedReport,
+    dir: &Path,
+    (keep, key): (usize, &UsableKey),
+) -> Result<String, String> {
+    let store =
+        ReportStore::new(dir.join("reports"), keep).with_key(key.clone().unwrap_or_default());
+    let saved = store
+        .save(&finished.name, &finished.bytes)
+        .map_err(|e| save_error(&e, finished.bytes.len()))?;
+    let remark = saved
+        .left
+        .map_or_else(String::new, |why| format!("; an old one cannot go: {why}"));
+    let unproven = key
+        .as_ref()
+        .err()
+        .map_or_else(String::new, |why| format!(" without a MAC: {why}"));
     Ok(format!("kept as reports/{}{unproven}{remark}", saved.name))
 }
 
@@ -142,11 +167,21 @@ fn sent_line(sent: &SendResult, url: &str, spool: &ReportStore) -> String {
     }
     if sent.waiting > 0 {
         let verb = if sent.waiting == 1 { "waits" } else { "wait" };
-        line.push_str(&format!("; {} {verb} in {}", sent.waiting, spool.dir().display()));
+        line.push_str(&format!(
+            "; {} {verb} in {}",
+            sent.waiting,
+            spool.dir().display()
+        ));
     }
-    sent.remarks.iter().for_each(|remark| line.push_str(&format!("; {remark}")));
+    sent.remarks
+        .iter()
+        .for_each(|remark| line.push_str(&format!("; {remark}")));
     // Rejected reports come first, because the rest of the line may look like success.
-    sent.rejected.iter().map(|one| format!("{one}; ")).collect::<String>() + &line
+    sent.rejected
+        .iter()
+        .map(|one| format!("{one}; "))
+        .collect::<String>()
+        + &line
 }
 
 /// The real network and clock.
@@ -165,12 +200,26 @@ impl UploadClient for Http<'_> {
             ("Firstlight-Verdict", post.verdict),
         ];
         let machine_headers = finished::machine_headers(post.body);
-        headers.extend(machine_headers.iter().map(|(name, value)| (*name, value.as_str())));
+        headers.extend(
+            machine_headers
+                .iter()
+                .map(|(name, value)| (*name, value.as_str())),
+        );
         headers.extend(post.mac.map(|mac| ("Firstlight-MAC", mac)));
         headers.extend(self.machine.map(|name| ("Firstlight-Key-Name", name)));
-        let token = self.at.token.as_ref().map(|token| format!("Bearer {token}"));
+        let token = self
+            .at
+            .token
+            .as_ref()
+            .map(|token| format!("Bearer {token}"));
         headers.extend(token.as_deref().map(|token| ("Authorization", token)));
-        http::post(&self.at.url, &headers, post.body, &self.at.authorities, within)
+        http::post(
+            &self.at.url,
+            &headers,
+            post.body,
+            &self.at.authorities,
+            within,
+        )
     }
 
     fn elapsed(&self) -> Duration {

@@ -40,7 +40,11 @@ impl ReportStore {
     /// A shelf at `dir`, which keeps the newest `keep` files.
     #[must_use]
     pub(super) fn new(dir: impl Into<PathBuf>, keep: usize) -> Self {
-        Self { dir: dir.into(), keep: keep.max(1), key: None }
+        Self {
+            dir: dir.into(),
+            keep: keep.max(1),
+            key: None,
+        }
     }
 
     /// Its folder.
@@ -80,11 +84,18 @@ impl ReportStore {
         self.write(&name, bytes)?;
         let surplus = (old.len() + 1).saturating_sub(self.keep);
         let (removed, left) = self.remove_old(old.into_iter().take(surplus).map(|(_, name)| name));
-        Ok(SavedReport { name, removed, left })
+        Ok(SavedReport {
+            name,
+            removed,
+            left,
+        })
     }
 
     /// Removes the files; returns the names of those that were removed, and why one was not.
-    pub(super) fn remove_old(&self, names: impl Iterator<Item = String>) -> (Vec<String>, Option<String>) {
+    pub(super) fn remove_old(
+        &self,
+        names: impl Iterator<Item = String>,
+    ) -> (Vec<String>, Option<String>) {
         let (mut removed, mut left) = (Vec::new(), None);
         for name in names {
             match fs::remove_file(self.dir.join(&name)) {
@@ -176,7 +187,11 @@ fn sync_folder(dir: &Path) -> io::Result<()> {
 fn next_number(old: &[(u64, String)]) -> u64 {
     let after = old.last().map_or(1, |(number, _)| number + 1);
     let is_free = |n: &u64| !old.iter().any(|(number, _)| number == n);
-    if after <= MAX_NUMBER { after } else { (1..=MAX_NUMBER).find(is_free).unwrap_or(1) }
+    if after <= MAX_NUMBER {
+        after
+    } else {
+        (1..=MAX_NUMBER).find(is_free).unwrap_or(1)
+    }
 }
 
 /// The number at the start of the name of a report file; `None` for other files.
@@ -185,13 +200,18 @@ pub(super) fn number_of(name: &str) -> Option<u64> {
     let (number, rest) = name.split_once('-')?;
     rest.strip_suffix(".json")?;
     let digits = number.len() >= 6 && number.bytes().all(|b| b.is_ascii_digit());
-    digits.then(|| number.parse().ok())?.filter(|number| *number <= MAX_NUMBER)
+    digits
+        .then(|| number.parse().ok())?
+        .filter(|number| *number <= MAX_NUMBER)
 }
 
 /// A text as part of a file name: only its letters and digits.
 #[must_use]
 pub(super) fn file_name_part(text: &str) -> String {
-    text.chars().filter(char::is_ascii_alphanumeric).take(MAX_WORD).collect()
+    text.chars()
+        .filter(char::is_ascii_alphanumeric)
+        .take(MAX_WORD)
+        .collect()
 }
 
 #[cfg(test)]
@@ -201,8 +221,10 @@ mod tests {
     use super::*;
 
     fn names(store: &ReportStore) -> Vec<String> {
-        let mut names: Vec<_> =
-            fs::read_dir(store.dir()).unwrap().map(|e| e.unwrap().file_name().to_string_lossy().into_owned()).collect();
+        let mut names: Vec<_> = fs::read_dir(store.dir())
+            .unwrap()
+            .map(|e| e.unwrap().file_name().to_string_lossy().into_owned())
+            .collect();
         names.sort();
         names
     }
@@ -216,9 +238,17 @@ mod tests {
         fs::write(store.dir().join("notes.txt"), "mine").unwrap();
         for n in 2..=5 {
             let saved = store.save("x-PASS", b"{}").unwrap();
-            assert_eq!((saved.name, saved.removed.len()), (format!("{n:06}-x-PASS.json"), usize::from(n > 3)));
+            assert_eq!(
+                (saved.name, saved.removed.len()),
+                (format!("{n:06}-x-PASS.json"), usize::from(n > 3))
+            );
         }
-        let want = ["000003-x-PASS.json", "000004-x-PASS.json", "000005-x-PASS.json", "notes.txt"];
+        let want = [
+            "000003-x-PASS.json",
+            "000004-x-PASS.json",
+            "000005-x-PASS.json",
+            "notes.txt",
+        ];
         assert_eq!(names(&store), want);
     }
 
@@ -229,8 +259,14 @@ mod tests {
         fs::write(dir.path().join("000007-a-PASS.json"), "old").unwrap();
         fs::write(dir.path().join(".firstlight-71-0.new"), "half").unwrap();
         fs::write(dir.path().join(".profile.part"), "mine").unwrap();
-        assert_eq!(store.save("c-FAIL", b"new").unwrap().name, "000008-c-FAIL.json");
-        assert_eq!(names(&store), [".profile.part", "000007-a-PASS.json", "000008-c-FAIL.json"]);
+        assert_eq!(
+            store.save("c-FAIL", b"new").unwrap().name,
+            "000008-c-FAIL.json"
+        );
+        assert_eq!(
+            names(&store),
+            [".profile.part", "000007-a-PASS.json", "000008-c-FAIL.json"]
+        );
         assert_eq!(store.read("000007-a-PASS.json").unwrap(), b"old");
     }
 
@@ -255,7 +291,13 @@ mod tests {
         let at = |name: &str| dir.path().join(name);
         std::os::unix::fs::symlink(&theirs, at("000001-a.json")).unwrap();
         fs::create_dir(at("000002-b.json")).unwrap();
-        assert!(std::process::Command::new("mkfifo").arg(at("000003-c.json")).status().unwrap().success());
+        assert!(
+            std::process::Command::new("mkfifo")
+                .arg(at("000003-c.json"))
+                .status()
+                .unwrap()
+                .success()
+        );
         let store = ReportStore::new(dir.path(), 1);
         assert_eq!(store.files().unwrap(), []);
         for name in ["000001-a.json", "000002-b.json", "000003-c.json"] {
@@ -264,7 +306,13 @@ mod tests {
         assert_eq!(store.save("d", b"new").unwrap().removed, [""; 0]);
         let link = outside.path().join("reports");
         std::os::unix::fs::symlink(dir.path(), &link).unwrap();
-        assert_eq!(ReportStore::new(&link, 1).save("e", b"").unwrap_err().kind(), ErrorKind::NotADirectory);
+        assert_eq!(
+            ReportStore::new(&link, 1)
+                .save("e", b"")
+                .unwrap_err()
+                .kind(),
+            ErrorKind::NotADirectory
+        );
         assert_eq!(fs::read_to_string(theirs).unwrap(), "theirs");
     }
 
@@ -282,7 +330,14 @@ mod tests {
     #[test]
     fn only_our_own_names_have_a_number() {
         assert_eq!(number_of("000012-a-PASS.json"), Some(12));
-        for other in ["report.json", "12-a.json", "000012-a.txt", "0000x2-a.json", "-a.json", "+00012-a.json"] {
+        for other in [
+            "report.json",
+            "12-a.json",
+            "000012-a.txt",
+            "0000x2-a.json",
+            "-a.json",
+            "+00012-a.json",
+        ] {
             assert_eq!(number_of(other), None, "{other}");
         }
         assert!(number_of("99999999999999999999-a.json").is_none());
@@ -301,7 +356,10 @@ mod tests {
 
     #[test]
     fn unsafe_words_become_plain_names() {
-        assert_eq!(file_name_part("../2026-11-20T10:00:00Z"), "20261120T100000Z");
+        assert_eq!(
+            file_name_part("../2026-11-20T10:00:00Z"),
+            "20261120T100000Z"
+        );
         assert_eq!(file_name_part(&"x".repeat(300)).len(), 20);
     }
 }

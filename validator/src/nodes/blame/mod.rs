@@ -25,7 +25,11 @@ pub struct Network {
 impl Network {
     /// The leaf switch of a port.
     fn leaf(&self, port: Port) -> Option<usize> {
-        self.leaves.as_ref()?.get(port.node)?.get(port.rail).copied()
+        self.leaves
+            .as_ref()?
+            .get(port.node)?
+            .get(port.rail)
+            .copied()
     }
 
     /// The ports of all nodes on one rail.
@@ -154,7 +158,10 @@ impl Part {
             Self::Node(node) => format!("node {}", (names.node)(*node)),
             Self::Port(port) => {
                 let node = (names.node)(port.node);
-                format!("the port of node {node} on rail {}, or its cable", port.rail)
+                format!(
+                    "the port of node {node} on rail {}, or its cable",
+                    port.rail
+                )
             }
             Self::Leaf(leaf) => format!("leaf switch {}", (names.leaf)(*leaf)),
             Self::Rail(rail) => format!("rail {rail}"),
@@ -183,10 +190,19 @@ impl Figures {
         if self.dead > 0 {
             how.push(format!("no end or no connection in {}", self.dead));
         }
-        if let (Some(best), Some(limit), Some(usual)) = (self.best_gb_s, inference.limit_gb_s, inference.usual_gb_s) {
-            how.push(format!("at most {best:.2} GB/s; {usual:.2} are usual, {limit:.2} are the least"));
+        if let (Some(best), Some(limit), Some(usual)) =
+            (self.best_gb_s, inference.limit_gb_s, inference.usual_gb_s)
+        {
+            how.push(format!(
+                "at most {best:.2} GB/s; {usual:.2} are usual, {limit:.2} are the least"
+            ));
         }
-        format!("{} of {} measurements are bad: {}", self.bad, self.of, how.join(", "))
+        format!(
+            "{} of {} measurements are bad: {}",
+            self.bad,
+            self.of,
+            how.join(", ")
+        )
     }
 }
 
@@ -194,7 +210,11 @@ impl UnclearFault {
     /// The candidates and the reason, in one sentence.
     #[must_use]
     pub fn text(&self, names: &Names<'_>) -> String {
-        let all: Vec<_> = self.candidates.iter().map(|part| part.text(names)).collect();
+        let all: Vec<_> = self
+            .candidates
+            .iter()
+            .map(|part| part.text(names))
+            .collect();
         format!("{}: {}", all.join(" or "), self.why)
     }
 }
@@ -218,7 +238,10 @@ pub fn blame_findings(
     });
     let passing = inference.passing.iter().map(|port| {
         let name = node(port.node);
-        let message = format!("node {name} was bad with most others on rail {}, and good when tried again", port.rail);
+        let message = format!(
+            "node {name} was bad with most others on rail {}, and good when tried again",
+            port.rail
+        );
         Code::NodesUnclear.finding(Severity::Warn, Subject::node(name), message)
     });
     bad.chain(unclear).chain(passing).collect()

@@ -21,8 +21,20 @@ pub struct Round {
 #[must_use]
 pub fn rounds(nodes: usize, rails: usize) -> Vec<Round> {
     let pairs = circle(nodes).into_iter().filter(|round| !round.is_empty());
-    let pairs = pairs.map(|round| round.iter().map(|pair| (pair.from.index(), pair.to.index())).collect::<Vec<_>>());
-    pairs.flat_map(|pairs| (0..rails).map(move |rail| Round { rail, pairs: pairs.clone() })).collect()
+    let pairs = pairs.map(|round| {
+        round
+            .iter()
+            .map(|pair| (pair.from.index(), pair.to.index()))
+            .collect::<Vec<_>>()
+    });
+    pairs
+        .flat_map(|pairs| {
+            (0..rails).map(move |rail| Round {
+                rail,
+                pairs: pairs.clone(),
+            })
+        })
+        .collect()
 }
 
 /// Rounds that try the suspects again, each with some proven partners of its rail. Empty if there are no suspects or
@@ -31,18 +43,28 @@ pub fn rounds(nodes: usize, rails: usize) -> Vec<Round> {
 pub fn retry_rounds(inference: &Inference) -> Vec<Round> {
     let by_rail = |ports: &[Port]| {
         let mut rails = BTreeMap::<usize, Vec<usize>>::new();
-        ports.iter().for_each(|port| rails.entry(port.rail).or_default().push(port.node));
+        ports
+            .iter()
+            .for_each(|port| rails.entry(port.rail).or_default().push(port.node));
         rails
     };
     let proven = by_rail(&inference.proven);
     let mut rounds = Vec::new();
     for (rail, suspects) in by_rail(&inference.suspects) {
-        let Some(proven) = proven.get(&rail) else { continue };
+        let Some(proven) = proven.get(&rail) else {
+            continue;
+        };
         for suspects in suspects.chunks(proven.len()) {
             for turn in 0..RETRY_PARTNERS.min(proven.len()) {
                 let partners = proven.iter().cycle().skip(turn);
-                let pairs = suspects.iter().zip(partners).map(|(a, b)| (*a.min(b), *a.max(b)));
-                rounds.push(Round { rail, pairs: pairs.collect() });
+                let pairs = suspects
+                    .iter()
+                    .zip(partners)
+                    .map(|(a, b)| (*a.min(b), *a.max(b)));
+                rounds.push(Round {
+                    rail,
+                    pairs: pairs.collect(),
+                });
             }
         }
     }
@@ -58,8 +80,15 @@ mod tests {
     fn every_pair_is_measured_once_on_each_rail_and_rails_take_turns() {
         for nodes in [2, 3, 4, 5, 8, 17, 64] {
             let all = rounds(nodes, 2);
-            assert_eq!(all.len(), 2 * if nodes % 2 == 0 { nodes - 1 } else { nodes }, "{nodes}");
-            assert!(all.chunks(2).all(|two| two[0].rail == 0 && two[1].rail == 1));
+            assert_eq!(
+                all.len(),
+                2 * if nodes % 2 == 0 { nodes - 1 } else { nodes },
+                "{nodes}"
+            );
+            assert!(
+                all.chunks(2)
+                    .all(|two| two[0].rail == 0 && two[1].rail == 1)
+            );
             let mut seen = BTreeSet::new();
             for round in &all {
                 assert_eq!(round.pairs.len(), nodes / 2);
@@ -87,10 +116,20 @@ mod tests {
             assert_eq!((round.rail, ends.len()), (1, 2 * round.pairs.len()));
         }
         for suspect in 0..5 {
-            let partners: BTreeSet<_> =
-                all.iter().flat_map(|r| &r.pairs).filter(|(a, _)| *a == suspect).map(|(_, b)| *b).collect();
+            let partners: BTreeSet<_> = all
+                .iter()
+                .flat_map(|r| &r.pairs)
+                .filter(|(a, _)| *a == suspect)
+                .map(|(_, b)| *b)
+                .collect();
             assert_eq!(partners.len(), 3);
         }
-        assert!(retry_rounds(&Inference { proven: Vec::new(), ..inference }).is_empty());
+        assert!(
+            retry_rounds(&Inference {
+                proven: Vec::new(),
+                ..inference
+            })
+            .is_empty()
+        );
     }
 }

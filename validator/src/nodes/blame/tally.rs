@@ -7,12 +7,23 @@ const SLOW_FRACTION: f64 = 0.8;
 
 /// The usual rate and the limit, GB/s; `floor` replaces the limit. The usual rate is the upper quartile of the ports'
 /// best rates: a port has a good partner as long as most ports are good, however many pairs are slow.
-pub(super) fn limits(network: &Network, all: &[Measurement], floor: Option<f64>) -> (Option<f64>, Option<f64>) {
+pub(super) fn limits(
+    network: &Network,
+    all: &[Measurement],
+    floor: Option<f64>,
+) -> (Option<f64>, Option<f64>) {
     let mut best = vec![0.0_f64; network.nodes.saturating_mul(network.rails)];
     for measure in all {
         if let MeasurementResult::Rate(rate) = measure.result {
             for node in [measure.pair.0, measure.pair.1] {
-                if let Some(best) = port_index(network, Port { node, rail: measure.rail }).and_then(|n| best.get_mut(n))
+                if let Some(best) = port_index(
+                    network,
+                    Port {
+                        node,
+                        rail: measure.rail,
+                    },
+                )
+                .and_then(|n| best.get_mut(n))
                 {
                     *best = best.max(rate);
                 }
@@ -49,20 +60,33 @@ pub(super) struct PortSet<'n> {
 impl<'n> PortSet<'n> {
     pub(super) fn of(network: &'n Network, has: impl Fn(Port) -> bool) -> Self {
         let ports = (0..network.rails).flat_map(|rail| network.ports(rail));
-        Self { network, has: ports.map(has).collect() }
+        Self {
+            network,
+            has: ports.map(has).collect(),
+        }
     }
 
     pub(super) fn contains(&self, port: Port) -> bool {
-        port_index(self.network, port).and_then(|n| self.has.get(n)).copied().unwrap_or_default()
+        port_index(self.network, port)
+            .and_then(|n| self.has.get(n))
+            .copied()
+            .unwrap_or_default()
     }
 
     pub(super) fn list(&self) -> Vec<Port> {
         let ports = (0..self.network.rails).flat_map(|rail| self.network.ports(rail));
-        ports.zip(&self.has).filter(|(_, has)| **has).map(|(port, _)| port).collect()
+        ports
+            .zip(&self.has)
+            .filter(|(_, has)| **has)
+            .map(|(port, _)| port)
+            .collect()
     }
 
     pub(super) fn count_on(&self, rail: usize) -> usize {
-        self.network.ports(rail).filter(|port| self.contains(*port)).count()
+        self.network
+            .ports(rail)
+            .filter(|port| self.contains(*port))
+            .count()
     }
 }
 
@@ -81,8 +105,17 @@ impl<'n> Tally<'n> {
         limit: Option<f64>,
         counted: impl Fn(Port, Port) -> bool,
     ) -> Self {
-        let none = Figures { bad: 0, of: 0, wrong: 0, dead: 0, best_gb_s: None };
-        let mut tally = Self { network, counts: vec![none; network.nodes.saturating_mul(network.rails)] };
+        let none = Figures {
+            bad: 0,
+            of: 0,
+            wrong: 0,
+            dead: 0,
+            best_gb_s: None,
+        };
+        let mut tally = Self {
+            network,
+            counts: vec![none; network.nodes.saturating_mul(network.rails)],
+        };
         for measure in all {
             let [a, b] = ports_of(measure);
             let bad = is_bad(measure.result, limit);
@@ -96,7 +129,8 @@ impl<'n> Tally<'n> {
     }
 
     fn add(&mut self, port: Port, got: MeasurementResult, bad: bool) {
-        let Some(counts) = port_index(self.network, port).and_then(|n| self.counts.get_mut(n)) else {
+        let Some(counts) = port_index(self.network, port).and_then(|n| self.counts.get_mut(n))
+        else {
             return;
         };
         counts.of += 1;

@@ -17,8 +17,9 @@ const SMALL_SIZES: usize = 64;
 /// Sizes around every power of two at which cards change their behaviour: inline data, a cache line, a packet, a page, a
 /// message of many packets.
 const SIZES: [usize; 38] = [
-    1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 129, 255, 256, 257, 511, 513, 1023, 1025,
-    2047, 2049, 4095, 4096, 4097, 8191, 16_385, 65_535, 65_537, 262_143, 1_048_579,
+    1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 129, 255, 256, 257, 511,
+    513, 1023, 1025, 2047, 2049, 4095, 4096, 4097, 8191, 16_385, 65_535, 65_537, 262_143,
+    1_048_579,
 ];
 
 /// One transfer: its offsets in both boxes and its size, bytes.
@@ -44,7 +45,13 @@ impl Plan {
         match self {
             Self::Whole(bytes) => {
                 let bytes = bytes.clamp(1, BOX);
-                (0..BOX / bytes).map(|n| Transfer { from: n * bytes, to: n * bytes, bytes }).collect()
+                (0..BOX / bytes)
+                    .map(|n| Transfer {
+                        from: n * bytes,
+                        to: n * bytes,
+                        bytes,
+                    })
+                    .collect()
             }
             Self::Sizes => {
                 let (mut pieces, mut from, mut to) = (Vec::new(), 0, GAP);
@@ -99,11 +106,14 @@ pub(super) fn compare(found: &[u8], plan: Plan, source: u64, sentinel: u64) -> O
     // Nearly all blocks are right, and comparing a whole block is many times faster.
     let blocks = found.chunks(BLOCK).zip(expected.chunks(BLOCK)).enumerate();
     let wrong_blocks = blocks.filter(|(_, (found, expected))| found != expected);
-    let bytes =
-        wrong_blocks.flat_map(|(nth, (found, expected))| (nth * BLOCK..).zip(found.iter().copied().zip(expected)));
+    let bytes = wrong_blocks.flat_map(|(nth, (found, expected))| {
+        (nth * BLOCK..).zip(found.iter().copied().zip(expected))
+    });
     let mut wrong = bytes.filter(|(_, (found, expected))| found != *expected);
     let (at, (found, expected)) = wrong.next()?;
-    let transfer = pieces.iter().find(|piece| (piece.to..piece.to + piece.bytes).contains(&at));
+    let transfer = pieces
+        .iter()
+        .find(|piece| (piece.to..piece.to + piece.bytes).contains(&at));
     Some(Wrong {
         count: 1 + wrong.count() as u64,
         at: at as u64,
@@ -115,8 +125,15 @@ pub(super) fn compare(found: &[u8], plan: Plan, source: u64, sentinel: u64) -> O
 
 /// A box with the content `to`, after the transfers from one with the content `from`.
 fn transferred(from: &[u8], pieces: &[Transfer], mut to: Vec<u8>) -> Vec<u8> {
-    for Transfer { from: at, to: there, bytes } in pieces {
-        if let (Some(into), Some(out)) = (to.get_mut(*there..there + bytes), from.get(*at..at + bytes)) {
+    for Transfer {
+        from: at,
+        to: there,
+        bytes,
+    } in pieces
+    {
+        if let (Some(into), Some(out)) =
+            (to.get_mut(*there..there + bytes), from.get(*at..at + bytes))
+        {
             into.copy_from_slice(out);
         }
     }
@@ -129,7 +146,12 @@ mod tests {
 
     fn arrived(plan: Plan, source: u64, sentinel: u64) -> Vec<u8> {
         let (from, mut to) = (content(source), content(sentinel));
-        for Transfer { from: at, to: there, bytes } in plan.transfers() {
+        for Transfer {
+            from: at,
+            to: there,
+            bytes,
+        } in plan.transfers()
+        {
             to[there..there + bytes].copy_from_slice(&from[at..at + bytes]);
         }
         to
@@ -140,10 +162,16 @@ mod tests {
         for plan in [Plan::Sizes, Plan::Whole(65_536), Plan::Whole(1 << 20)] {
             let pieces = plan.transfers();
             for two in pieces.windows(2) {
-                assert!(two[0].to + two[0].bytes <= two[1].to && two[0].from + two[0].bytes <= two[1].from);
+                assert!(
+                    two[0].to + two[0].bytes <= two[1].to
+                        && two[0].from + two[0].bytes <= two[1].from
+                );
             }
             let last = pieces.last().unwrap();
-            assert!(last.to + last.bytes <= BOX && last.from + last.bytes <= BOX, "{last:?}");
+            assert!(
+                last.to + last.bytes <= BOX && last.from + last.bytes <= BOX,
+                "{last:?}"
+            );
         }
         assert_eq!(Plan::Sizes.transfers().len(), SIZES.len() + SMALL);
     }
@@ -154,13 +182,17 @@ mod tests {
             let right = arrived(plan, 1, 2);
             assert_eq!(compare(&right, plan, 1, 2), None);
             assert!(
-                compare(&right, plan, 3, 2).is_some() && compare(&right, plan, 1, 3).is_some() == (plan == Plan::Sizes)
+                compare(&right, plan, 3, 2).is_some()
+                    && compare(&right, plan, 1, 3).is_some() == (plan == Plan::Sizes)
             );
             let piece = plan.transfers()[20];
             let mut wrong = right.clone();
             wrong[piece.to + 1] ^= 1;
             let found = compare(&wrong, plan, 1, 2).unwrap();
-            assert_eq!((found.count, found.at, found.transfer), (1, piece.to as u64 + 1, Some(piece.bytes as u64)));
+            assert_eq!(
+                (found.count, found.at, found.transfer),
+                (1, piece.to as u64 + 1, Some(piece.bytes as u64))
+            );
         }
         let mut stray = arrived(Plan::Sizes, 1, 2);
         stray[GAP - 1] ^= 0x80;

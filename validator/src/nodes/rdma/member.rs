@@ -81,19 +81,29 @@ impl VerbsProcess {
 
     fn forward(&mut self, ask: &Ask) -> Result<Answer, String> {
         let partner = self.0.as_mut().ok_or("no port is open")?;
-        partner.ask(ask, None, ANSWER_TIMEOUT).map_err(|lost| format!("libibverbs: {lost}"))
+        partner
+            .ask(ask, None, ANSWER_TIMEOUT)
+            .map_err(|lost| format!("libibverbs: {lost}"))
     }
 }
 
 fn open_request(rail: &Rail, gpu: bool) -> Result<Make, String> {
     if rail.ethernet && rail.gid.is_none() {
-        return Err(format!("{}:{} has no RoCE v2 address on IPv4", rail.device, rail.port));
+        return Err(format!(
+            "{}:{} has no RoCE v2 address on IPv4",
+            rail.device, rail.port
+        ));
     }
     let gpu = match (gpu, rail.gpu) {
         (true, None) => return Err("there is no GPU next to the port".to_owned()),
         (wanted, gpu) => gpu.filter(|_| wanted),
     };
-    Ok(Make { device: rail.device.clone(), port: rail.port, gid: rail.gid, gpu })
+    Ok(Make {
+        device: rail.device.clone(),
+        port: rail.port,
+        gid: rail.gid,
+        gpu,
+    })
 }
 
 /// The hidden command that runs the child process.
@@ -113,7 +123,9 @@ const TIMED_BYTES: usize = 8;
 /// The node sent something malformed.
 pub fn serve() -> io::Result<()> {
     let mut open = None;
-    partner::serve(|ask, _| answer(&mut open, ask).unwrap_or_else(|e| Answer::Failed(e.to_string())))
+    partner::serve(|ask, _| {
+        answer(&mut open, ask).unwrap_or_else(|e| Answer::Failed(e.to_string()))
+    })
 }
 
 /// The open resources, in the order in which they must be dropped: the connection, then the GPU whose memory it uses.
@@ -126,7 +138,9 @@ fn answer(open: &mut Option<Open>, ask: Ask) -> Result<Answer, VerbsError> {
     let due = Instant::now() + TRANSFERS_TIMEOUT;
     match (ask, open) {
         (Ask::Make(wanted), open @ None) => make(open, &wanted),
-        (Ask::Connect(other), Some(open)) => Ok(Answer::Connected(open.connection.connect(&other)?)),
+        (Ask::Connect(other), Some(open)) => {
+            Ok(Answer::Connected(open.connection.connect(&other)?))
+        }
         (Ask::Fill { source, sentinel }, Some(open)) => {
             let region = open.connection.region();
             region.put(0, &content(source))?;
@@ -139,35 +153,66 @@ fn answer(open: &mut Option<Open>, ask: Ask) -> Result<Answer, VerbsError> {
                 Verb::Write => (piece.from, BOX + piece.to, piece.bytes),
                 Verb::Read => (BOX + piece.to, piece.from, piece.bytes),
             };
-            open.connection.all(verb, Plan::Sizes.transfers().into_iter().map(places), due)?;
+            open.connection
+                .all(verb, Plan::Sizes.transfers().into_iter().map(places), due)?;
             Ok(Answer::Done)
         }
-        (Ask::Check { plan, source, sentinel }, Some(open)) => {
+        (
+            Ask::Check {
+                plan,
+                source,
+                sentinel,
+            },
+            Some(open),
+        ) => {
             let found = open.connection.region().get(BOX, BOX)?;
             let transfers = plan.transfers().len() as u64;
-            Ok(Answer::Checked { transfers, wrong: compare(&found, plan, source, sentinel) })
+            Ok(Answer::Checked {
+                transfers,
+                wrong: compare(&found, plan, source, sentinel),
+            })
         }
         (Ask::Burst { verb, bytes }, Some(open)) => {
-            let (here, there) = if verb == Verb::Write { (0, BOX) } else { (BOX, 0) };
+            let (here, there) = if verb == Verb::Write {
+                (0, BOX)
+            } else {
+                (BOX, 0)
+            };
             let slots = BOX.checked_div(bytes).unwrap_or_default();
-            let burst = Burst { verb, bytes, here, there, slots };
+            let burst = Burst {
+                verb,
+                bytes,
+                here,
+                there,
+                slots,
+            };
             let (count, took) = open.connection.burst(&burst, BURST_TIME, due)?;
-            Ok(Answer::Rate { count, seconds: took.as_secs_f64() })
+            Ok(Answer::Rate {
+                count,
+                seconds: took.as_secs_f64(),
+            })
         }
         (Ask::Latency(verb), Some(open)) => latency(&open.connection, verb, due),
-        (ask, _) => Ok(Answer::Failed(format!("{ask:?} was asked for at the wrong time"))),
+        (ask, _) => Ok(Answer::Failed(format!(
+            "{ask:?} was asked for at the wrong time"
+        ))),
     }
 }
 
 fn make(open: &mut Option<Open>, wanted: &Make) -> Result<Answer, VerbsError> {
     let mut gpus = None;
     if let Some(gpu) = wanted.gpu {
-        let cuda = |e: gpu::GpuError| VerbsError::Call { what: "CUDA".to_owned(), why: e.to_string() };
+        let cuda = |e: gpu::GpuError| VerbsError::Call {
+            what: "CUDA".to_owned(),
+            why: e.to_string(),
+        };
         let opened = Clique::open_only(&[gpu]).map_err(cuda)?;
         if let Some(device) = opened.gpus.first() {
             let offered = device.direct_rdma().map_err(cuda)?;
             if !offered.dma_buf && !offered.peer_memory {
-                return Ok(Answer::Unsupported(format!("GPU {gpu} has no GPUDirect RDMA in this driver")));
+                return Ok(Answer::Unsupported(format!(
+                    "GPU {gpu} has no GPUDirect RDMA in this driver"
+                )));
             }
         }
         gpus = Some(opened);
@@ -179,14 +224,25 @@ fn make(open: &mut Option<Open>, wanted: &Make) -> Result<Answer, VerbsError> {
     };
     let how = region.registration();
     let packet = gpu::pattern::Nonces::new().next();
-    let connection = Connection::new(&port, region, u32::try_from(packet & 0xff_ffff).unwrap_or_default())?;
+    let connection = Connection::new(
+        &port,
+        region,
+        u32::try_from(packet & 0xff_ffff).unwrap_or_default(),
+    )?;
     let endpoint = connection.endpoint();
-    *open = Some(Open { connection, _gpus: gpus });
+    *open = Some(Open {
+        connection,
+        _gpus: gpus,
+    });
     Ok(Answer::Made { endpoint, how })
 }
 
 fn latency(connection: &Connection, verb: Verb, due: Instant) -> Result<Answer, VerbsError> {
-    let (here, there) = if verb == Verb::Write { (0, BOX) } else { (BOX, 0) };
+    let (here, there) = if verb == Verb::Write {
+        (0, BOX)
+    } else {
+        (BOX, 0)
+    };
     let (begun, mut times) = (Instant::now(), Vec::new());
     while times.len() < MAX_TIMED && (begun.elapsed() < MAX_TIMING || times.len() < 10) {
         let took = connection.transfer(verb, here, there, TIMED_BYTES, due)?;

@@ -65,37 +65,61 @@ pub(super) struct RdmaResults {
 
 impl RdmaResults {
     /// Runs one test on all rails; all nodes have the same number of ports.
-    pub(super) fn test(&mut self, cluster: &mut Cluster, memory: Memory, watcher: &mut dyn Watcher) -> Judgement {
+    pub(super) fn test(
+        &mut self,
+        cluster: &mut Cluster,
+        memory: Memory,
+        watcher: &mut dyn Watcher,
+    ) -> Judgement {
         let rails = rails::rail_count(cluster);
         let mut all: Vec<PairResult> = Vec::new();
-        for round in rounds(cluster.len(), rails).into_iter().take(PARTNERS * rails) {
+        for round in rounds(cluster.len(), rails)
+            .into_iter()
+            .take(PARTNERS * rails)
+        {
             let mut results = RoundRun::new(cluster, round.rail, memory, &round.pairs).run();
             // Slow pairs are measured again later; the better figure counts.
             for _ in 0..MAX_RETRIES {
-                let slow = results.iter().filter(|result| self.is_slow(cluster, result, memory));
+                let slow = results
+                    .iter()
+                    .filter(|result| self.is_slow(cluster, result, memory));
                 let pairs: Vec<_> = slow.map(|result| result.pair).collect();
                 if pairs.is_empty() {
                     break;
                 }
                 for again in RoundRun::new(cluster, round.rail, memory, &pairs).run() {
-                    if let Some(result) = results.iter_mut().find(|result| result.pair == again.pair) {
+                    if let Some(result) =
+                        results.iter_mut().find(|result| result.pair == again.pair)
+                    {
                         result.merge(again);
                     }
                 }
             }
             all.extend(results);
         }
-        let slow = all.iter().enumerate().filter(|(_, result)| self.is_slow(cluster, result, memory));
-        let slow: Vec<_> = slow.map(|(n, result)| (n, result.pair, result.rail)).collect();
+        let slow = all
+            .iter()
+            .enumerate()
+            .filter(|(_, result)| self.is_slow(cluster, result, memory));
+        let slow: Vec<_> = slow
+            .map(|(n, result)| (n, result.pair, result.rail))
+            .collect();
         for (n, pair, rail) in slow {
             let again = RoundRun::new(cluster, rail, memory, &[pair]).run().pop();
             if let (Some(result), Some(again)) = (all.get_mut(n), again) {
                 result.merge(again);
             }
         }
-        watcher.text(&judge::console_text(&all, memory, &|node, rail| port_name(cluster, node, rail)));
+        watcher.text(&judge::console_text(&all, memory, &|node, rail| {
+            port_name(cluster, node, rail)
+        }));
         let judgement = judge::judge(&all, &self.host, memory, cluster);
-        let idle = all.iter().filter(|result| result.sent.iter().any(pair_result::SentBytes::bypassed_port));
+        let idle = all.iter().filter(|result| {
+            result
+                .sent
+                .iter()
+                .any(pair_result::SentBytes::bypassed_port)
+        });
         self.idle.extend(idle.map(|result| result.rail));
         if memory == Memory::Host {
             self.host = all;

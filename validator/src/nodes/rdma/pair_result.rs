@@ -52,11 +52,19 @@ impl SentBytes {
 #[derive(Debug, Clone)]
 pub(super) enum PairError {
     /// A call failed on a node.
-    Failed { node: usize, why: String, doing: String },
+    Failed {
+        node: usize,
+        why: String,
+        doing: String,
+    },
     /// A node's GPU has no GPUDirect RDMA.
     Unsupported { node: usize, why: String },
     /// A node is gone.
-    Lost { node: usize, why: LinkError, doing: String },
+    Lost {
+        node: usize,
+        why: LinkError,
+        doing: String,
+    },
 }
 
 /// The rate of one burst.
@@ -127,30 +135,57 @@ impl PairResult {
 
     /// The node of a side, and the other one.
     const fn sides(&self, side: usize) -> (usize, usize) {
-        if side == 0 { self.pair } else { (self.pair.1, self.pair.0) }
+        if side == 0 {
+            self.pair
+        } else {
+            (self.pair.1, self.pair.0)
+        }
     }
 
     pub(super) fn fail(&mut self, error: PairError) {
         // If one side is lost, the other side's error is only a consequence.
-        if !matches!(self.error, Some(PairError::Lost { .. } | PairError::Unsupported { .. })) {
+        if !matches!(
+            self.error,
+            Some(PairError::Lost { .. } | PairError::Unsupported { .. })
+        ) {
             self.error = Some(error);
         }
     }
 
     pub(super) fn unexpected_answers(&mut self, doing: &str, answers: &[Answer]) {
         let why = format!("the answers do not match the request: {answers:?}");
-        self.fail(PairError::Failed { node: self.pair.0, why, doing: doing.to_owned() });
+        self.fail(PairError::Failed {
+            node: self.pair.0,
+            why,
+            doing: doing.to_owned(),
+        });
     }
 
     pub(super) fn rate(&mut self, verb: Verb, side: usize, bytes: usize, count: u64, seconds: f64) {
-        self.rates.push(Rate { verb, nodes: self.sides(side), bytes, count, seconds });
+        self.rates.push(Rate {
+            verb,
+            nodes: self.sides(side),
+            bytes,
+            count,
+            seconds,
+        });
     }
 
     pub(super) fn times(&mut self, verb: Verb, times: Vec<f64>) {
-        self.latencies.push(Latency { verb, nodes: self.pair, times });
+        self.latencies.push(Latency {
+            verb,
+            nodes: self.pair,
+            times,
+        });
     }
 
-    pub(super) fn checked(&mut self, verb: Verb, side: usize, transfers: u64, wrong: Option<Wrong>) {
+    pub(super) fn checked(
+        &mut self,
+        verb: Verb,
+        side: usize,
+        transfers: u64,
+        wrong: Option<Wrong>,
+    ) {
         self.transfers += transfers;
         let (node, _) = self.sides(side);
         self.wrong.extend(wrong.map(|wrong| (verb, node, wrong)));
@@ -170,7 +205,10 @@ impl PairResult {
 
     /// The best rate of a kind of transfer in the direction of the data, Gb/s.
     pub(super) fn best(&self, verb: Verb, nodes: (usize, usize)) -> Option<f64> {
-        let of = self.rates.iter().filter(|rate| rate.verb == verb && rate.nodes == nodes);
+        let of = self
+            .rates
+            .iter()
+            .filter(|rate| rate.verb == verb && rate.nodes == nodes);
         of.map(Rate::gbit_s).max_by(f64::total_cmp)
     }
 }

@@ -56,7 +56,10 @@ impl Leftovers {
                 let shown = self.root.join(&path);
                 match self.root.remove(&path) {
                     Ok(()) => {
-                        log::warn!("removed {}, which a killed process left behind", shown.display());
+                        log::warn!(
+                            "removed {}, which a killed process left behind",
+                            shown.display()
+                        );
                         removed.push(name.clone());
                     }
                     Err(error) => log::warn!("{} stays: {error}", shown.display()),
@@ -71,14 +74,19 @@ impl Leftovers {
 
     /// Our files that did not exist before.
     fn new_files(&self) -> BTreeSet<String> {
-        let Some(before) = &self.before else { return BTreeSet::new() };
+        let Some(before) = &self.before else {
+            return BTreeSet::new();
+        };
         let now = files(&self.root).unwrap_or_default();
         let ours = |name: &String| {
             let stat = self.root.stat(Path::new(FOLDER).join(name));
             let file = |mode| FileType::from_raw_mode(mode) == FileType::RegularFile;
             stat.is_ok_and(|stat| file(stat.st_mode) && stat.st_uid == getuid().as_raw())
         };
-        now.difference(before).filter(|name| ours(name)).cloned().collect()
+        now.difference(before)
+            .filter(|name| ours(name))
+            .cloned()
+            .collect()
     }
 }
 
@@ -89,7 +97,10 @@ fn is_nccl_file(name: &str) -> bool {
 }
 
 fn files(root: &Root) -> io::Result<BTreeSet<String>> {
-    let names = root.names(FOLDER)?.into_iter().filter_map(|name| name.into_string().ok());
+    let names = root
+        .names(FOLDER)?
+        .into_iter()
+        .filter_map(|name| name.into_string().ok());
     Ok(names.filter(|name| is_nccl_file(name)).collect())
 }
 
@@ -107,15 +118,26 @@ fn files_in_use(root: &Root, names: &BTreeSet<String>) -> io::Result<BTreeSet<St
     Ok(in_use)
 }
 
-fn files_used_by(root: &Root, process: &Path, names: &BTreeSet<String>) -> io::Result<BTreeSet<String>> {
+fn files_used_by(
+    root: &Root,
+    process: &Path,
+    names: &BTreeSet<String>,
+) -> io::Result<BTreeSet<String>> {
     let maps = root.read(process.join("maps"))?;
     let maps = String::from_utf8_lossy(&maps);
     let mapped = |name: &&String| maps.contains(name.as_str());
     let mut used: BTreeSet<_> = names.iter().filter(mapped).cloned().collect();
     let folder = process.join("fd");
     for number in root.names(&folder)? {
-        let Some(target) = open_file(root, &folder.join(number))? else { continue };
-        used.extend(target.file_name().and_then(|n| names.get(n.to_str()?)).cloned());
+        let Some(target) = open_file(root, &folder.join(number))? else {
+            continue;
+        };
+        used.extend(
+            target
+                .file_name()
+                .and_then(|n| names.get(n.to_str()?))
+                .cloned(),
+        );
     }
     Ok(used)
 }
@@ -140,7 +162,8 @@ fn is_gone(error: &io::Error) -> bool {
 /// True for a process of another user, which cannot open our files: `mkstemp` makes them accessible to their
 /// owner only. This occurs for non-root users only, because root can read all processes.
 fn is_other_users(root: &Root, process: &Path) -> bool {
-    root.stat(process).is_ok_and(|stat| stat.st_uid != getuid().as_raw())
+    root.stat(process)
+        .is_ok_and(|stat| stat.st_uid != getuid().as_raw())
 }
 
 #[cfg(test)]
@@ -178,10 +201,27 @@ mod tests {
         let (_dir, root) = machine();
         make(&root, &["nccl-before", "nccl-Before"]);
         let leftovers = Leftovers::before(root.clone());
-        make(&root, &["nccl-aB3dE9", "nccl-longer1", "nccl-a.b-c_", "sem.nccl-x", "other"]);
+        make(
+            &root,
+            &[
+                "nccl-aB3dE9",
+                "nccl-longer1",
+                "nccl-a.b-c_",
+                "sem.nccl-x",
+                "other",
+            ],
+        );
         symlink("other", root.join(FOLDER).join("nccl-symlin")).unwrap();
         assert_eq!(leftovers.remove(), ["nccl-aB3dE9"]);
-        let kept = ["nccl-Before", "nccl-a.b-c_", "nccl-before", "nccl-longer1", "nccl-symlin", "other", "sem.nccl-x"];
+        let kept = [
+            "nccl-Before",
+            "nccl-a.b-c_",
+            "nccl-before",
+            "nccl-longer1",
+            "nccl-symlin",
+            "other",
+            "sem.nccl-x",
+        ];
         assert_eq!(there(&root), kept);
         assert!(leftovers.remove().is_empty());
     }
@@ -232,7 +272,10 @@ mod tests {
     #[test]
     fn without_an_initial_record_nothing_is_removed() {
         let (_dir, root) = machine();
-        let unread = Leftovers { root: root.clone(), before: None };
+        let unread = Leftovers {
+            root: root.clone(),
+            before: None,
+        };
         make(&root, &["nccl-aB3dE9"]);
         assert!(unread.remove().is_empty());
         assert_eq!(there(&root).len(), 1);

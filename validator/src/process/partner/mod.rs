@@ -79,7 +79,10 @@ impl Partner {
         let flags = SocketFlags::CLOEXEC;
         let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
         let child = command.stdin(Stdio::from(theirs)).spawn()?;
-        Ok(Self { child, socket: Some(ours) })
+        Ok(Self {
+            child,
+            socket: Some(ours),
+        })
     }
 
     /// Its process id.
@@ -106,7 +109,11 @@ impl Partner {
     ///
     /// # Errors
     /// See [`PartnerError`].
-    pub fn send(&mut self, message: &impl Serialize, descriptor: Option<BorrowedFd<'_>>) -> Result<(), PartnerError> {
+    pub fn send(
+        &mut self,
+        message: &impl Serialize,
+        descriptor: Option<BorrowedFd<'_>>,
+    ) -> Result<(), PartnerError> {
         let sent = send(self.open()?, message, descriptor);
         sent.map_err(|error| self.communication_error(error, Duration::ZERO))
     }
@@ -120,7 +127,10 @@ impl Partner {
         let patience = within.max(Duration::from_millis(1));
         let socket = self.open()?;
         let heard = set_socket_timeout(socket, Timeout::Recv, Some(patience));
-        match heard.map_err(io::Error::from).and_then(|()| receive(socket)) {
+        match heard
+            .map_err(io::Error::from)
+            .and_then(|()| receive(socket))
+        {
             Ok(Some((answer, _))) => Ok(answer),
             Ok(None) => Err(self.exit_error()),
             Err(error) => Err(self.communication_error(error, within)),
@@ -151,7 +161,10 @@ impl Partner {
     }
 
     fn open(&self) -> Result<BorrowedFd<'_>, PartnerError> {
-        self.socket.as_ref().map(AsFd::as_fd).ok_or_else(|| PartnerError::Died("it was ended".to_owned()))
+        self.socket
+            .as_ref()
+            .map(AsFd::as_fd)
+            .ok_or_else(|| PartnerError::Died("it was ended".to_owned()))
     }
 
     fn communication_error(&mut self, error: io::Error, within: Duration) -> PartnerError {
@@ -163,7 +176,11 @@ impl Partner {
     }
 
     fn exit_error(&mut self) -> PartnerError {
-        let status = self.wait_exit(GRACE).map_or("it closed its socket".to_owned(), |status| status.to_string());
+        let status = self
+            .wait_exit(GRACE)
+            .map_or("it closed its socket".to_owned(), |status| {
+                status.to_string()
+            });
         PartnerError::Died(status)
     }
 }
@@ -233,7 +250,8 @@ impl Worker {
         loop {
             let left = due.saturating_duration_since(Instant::now());
             // An error does not stop a process that is about to exit.
-            let waits = !left.is_zero() && set_socket_timeout(&self.0, Timeout::Recv, Some(left)).is_ok();
+            let waits =
+                !left.is_zero() && set_socket_timeout(&self.0, Timeout::Recv, Some(left)).is_ok();
             if !waits || !matches!(self.receive::<serde::de::IgnoredAny>(), Ok(Some(_))) {
                 return;
             }
@@ -245,7 +263,14 @@ impl Worker {
 fn none_if_closed<T>(done: io::Result<T>) -> io::Result<Option<T>> {
     match done {
         Ok(done) => Ok(Some(done)),
-        Err(e) if matches!(Errno::from_io_error(&e), Some(Errno::PIPE | Errno::CONNRESET)) => Ok(None),
+        Err(e)
+            if matches!(
+                Errno::from_io_error(&e),
+                Some(Errno::PIPE | Errno::CONNRESET)
+            ) =>
+        {
+            Ok(None)
+        }
         Err(e) => Err(e),
     }
 }
@@ -254,7 +279,9 @@ fn none_if_closed<T>(done: io::Result<T>) -> io::Result<Option<T>> {
 ///
 /// # Errors
 /// As [`Worker`]'s.
-pub fn serve<A: DeserializeOwned, R: Serialize>(mut answer: impl FnMut(A, Option<OwnedFd>) -> R) -> io::Result<()> {
+pub fn serve<A: DeserializeOwned, R: Serialize>(
+    mut answer: impl FnMut(A, Option<OwnedFd>) -> R,
+) -> io::Result<()> {
     let worker = Worker::connect()?;
     while let Some((request, descriptor)) = worker.receive()? {
         worker.send(&answer(request, descriptor))?;

@@ -1,8 +1,8 @@
 //! The packets on the pair of sockets: one JSON value each, and optionally an open descriptor.
 
 use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
-    recvmsg, sendmsg,
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -25,16 +25,28 @@ pub(super) fn send(
     if !descriptors.is_empty() {
         control.push(SendAncillaryMessage::ScmRights(&descriptors));
     }
-    sendmsg(socket, &[IoSlice::new(&bytes)], &mut control, SendFlags::NOSIGNAL)?;
+    sendmsg(
+        socket,
+        &[IoSlice::new(&bytes)],
+        &mut control,
+        SendFlags::NOSIGNAL,
+    )?;
     Ok(())
 }
 
 /// One packet and its descriptor; `None` if the other side is closed.
-pub(super) fn receive<T: DeserializeOwned>(socket: BorrowedFd<'_>) -> io::Result<Option<(T, Option<OwnedFd>)>> {
+pub(super) fn receive<T: DeserializeOwned>(
+    socket: BorrowedFd<'_>,
+) -> io::Result<Option<(T, Option<OwnedFd>)>> {
     let mut bytes = vec![0; MAX_PACKET];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
-    let got = recvmsg(socket, &mut [IoSliceMut::new(&mut bytes)], &mut control, RecvFlags::CMSG_CLOEXEC)?;
+    let got = recvmsg(
+        socket,
+        &mut [IoSliceMut::new(&mut bytes)],
+        &mut control,
+        RecvFlags::CMSG_CLOEXEC,
+    )?;
     if got.bytes == 0 {
         return Ok(None);
     }
@@ -57,7 +69,8 @@ mod tests {
     #[test]
     fn a_packet_brings_its_descriptor_along() {
         let flags = SocketFlags::CLOEXEC;
-        let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
+        let (ours, theirs) =
+            socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(b"seen").unwrap();
         send(ours.as_fd(), &("open", 7), Some(file.as_fd())).unwrap();

@@ -22,12 +22,18 @@ fn a_silent_partner_is_killed_at_the_deadline() {
 fn a_dead_partner_is_reported_with_its_status() {
     let mut dead = partner("exit 3");
     let said = dead.ask::<u32>(&1, None, Duration::from_secs(5));
-    assert!(matches!(&said, Err(PartnerError::Died(how)) if how.contains('3')), "{said:?}");
+    assert!(
+        matches!(&said, Err(PartnerError::Died(how)) if how.contains('3')),
+        "{said:?}"
+    );
 }
 
 #[test]
 fn partners_with_messages_are_found_without_asking_each() {
-    let partners = [partner("exec sleep 60"), partner("printf 7 >&0; exec sleep 60")];
+    let partners = [
+        partner("exec sleep 60"),
+        partner("printf 7 >&0; exec sleep 60"),
+    ];
     let due = Instant::now() + Duration::from_secs(10);
     let all: Vec<_> = partners.iter().collect();
     let mut said = vec![false; 2];

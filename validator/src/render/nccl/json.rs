@@ -24,7 +24,11 @@ pub struct RunMetadata<'a> {
 /// The content of the file.
 #[must_use]
 pub fn json(head: &RunInfo<'_>, rows: &[Row], run: &RunMetadata<'_>) -> Value {
-    let environment: Vec<_> = run.environment.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    let environment: Vec<_> = run
+        .environment
+        .iter()
+        .map(|(name, value)| format!("{name}={value}"))
+        .collect();
     let mut all = json!({
         "version": 1,
         "start_time": run.start,
@@ -38,7 +42,10 @@ pub fn json(head: &RunInfo<'_>, rows: &[Row], run: &RunMetadata<'_>) -> Value {
     });
     if let Some(keys) = all.as_object_mut().filter(|_| !rows.is_empty()) {
         let wrong = wrong_placements(rows);
-        keys.insert("out_of_bounds".to_owned(), json!({ "count": wrong, "okay": bool_text(wrong == 0) }));
+        keys.insert(
+            "out_of_bounds".to_owned(),
+            json!({ "count": wrong, "okay": bool_text(wrong == 0) }),
+        );
         let average = json!({ "bandwidth": mean_busbw(rows), "okay": "unchecked" });
         keys.insert("average_bus_bandwidth".to_owned(), average);
     }
@@ -47,7 +54,11 @@ pub fn json(head: &RunInfo<'_>, rows: &[Row], run: &RunMetadata<'_>) -> Value {
 
 fn config(head: &RunInfo<'_>) -> Value {
     let sweep = head.sweep;
-    let (step, value) = if sweep.factor > 1 { ("step_factor", sweep.factor) } else { ("step_bytes", sweep.step) };
+    let (step, value) = if sweep.factor > 1 {
+        ("step_factor", sweep.factor)
+    } else {
+        ("step_bytes", sweep.step)
+    };
     let mut config = json!({
         "nthreads": 1,
         "ngpus": head.gpus,
@@ -100,7 +111,10 @@ fn timed(row: &Row, timed: &Timed) -> Value {
     figures.insert("time".to_owned(), timed.us.into());
     figures.insert("alg_bw".to_owned(), row.algbw(timed).into());
     figures.insert("bus_bw".to_owned(), row.busbw(timed).into());
-    figures.insert("nwrong".to_owned(), timed.wrong.as_ref().map(|wrong| wrong.count).into());
+    figures.insert(
+        "nwrong".to_owned(),
+        timed.wrong.as_ref().map(|wrong| wrong.count).into(),
+    );
     figures.into()
 }
 

@@ -50,20 +50,31 @@ fn redop(row: &Row) -> &'static str {
 
 /// The root's column: -1 if there is none.
 fn root(row: &Row) -> String {
-    row.root.map_or_else(|| "-1".to_owned(), |root| root.to_string())
+    row.root
+        .map_or_else(|| "-1".to_owned(), |root| root.to_string())
 }
 
 /// Placements with wrong elements, which nccl-tests calls out of bounds.
 fn wrong_placements(rows: &[Row]) -> usize {
-    let timed = rows.iter().flat_map(|row| [&row.out_of_place, &row.in_place]);
-    timed.filter(|t| t.wrong.as_ref().is_some_and(|w| w.count > 0)).count()
+    let timed = rows
+        .iter()
+        .flat_map(|row| [&row.out_of_place, &row.in_place]);
+    timed
+        .filter(|t| t.wrong.as_ref().is_some_and(|w| w.count > 0))
+        .count()
 }
 
 /// The mean bus bandwidth of all rows and placements, GB/s.
 #[expect(clippy::cast_precision_loss, reason = "rows are few")]
 fn mean_busbw(rows: &[Row]) -> f64 {
-    let all = rows.iter().map(|row| row.busbw(&row.out_of_place) + row.busbw(&row.in_place));
-    if rows.is_empty() { 0.0 } else { all.sum::<f64>() / (2 * rows.len()) as f64 }
+    let all = rows
+        .iter()
+        .map(|row| row.busbw(&row.out_of_place) + row.busbw(&row.in_place));
+    if rows.is_empty() {
+        0.0
+    } else {
+        all.sum::<f64>() / (2 * rows.len()) as f64
+    }
 }
 
 #[cfg(test)]

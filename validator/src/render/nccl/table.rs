@@ -11,7 +11,11 @@ use std::fmt::Write as _;
 #[must_use]
 pub fn head(head: &RunInfo<'_>) -> String {
     let sweep = head.sweep;
-    let (step, unit) = if sweep.factor > 1 { (sweep.factor, "factor") } else { (sweep.step, "bytes") };
+    let (step, unit) = if sweep.factor > 1 {
+        (sweep.factor, "factor")
+    } else {
+        (sweep.step, "bytes")
+    };
     let mut text = format!(
         "# firstlight version {} nccl-headers=none nccl-library={}\n# Collective test starting: {}_perf\n",
         head.version, head.library, sweep.collective
@@ -33,7 +37,15 @@ pub fn head(head: &RunInfo<'_>) -> String {
         let _ = writeln!(
             text,
             "#  Rank {:>2} Group {:>2} Pid {:>6} on {:>10} device {:>2} [{:04x}:{:02x}:{:02x}] {}",
-            device.rank, 0, device.pid, device.host, device.ordinal, bdf.domain, bdf.bus, bdf.device, device.name
+            device.rank,
+            0,
+            device.pid,
+            device.host,
+            device.ordinal,
+            bdf.domain,
+            bdf.bus,
+            bdf.device,
+            device.name
         );
     }
     text
@@ -51,8 +63,14 @@ pub fn columns() -> String {
     format!(
         "#\n# {:>50}           out-of-place                       in-place          \n{}{}",
         "",
-        line(["size", "count", "type", "redop", "root"], ["time", "algbw", "busbw", "#wrong"]),
-        line(["(B)", "(elements)", "", "", ""], ["(us)", "(GB/s)", "(GB/s)", ""])
+        line(
+            ["size", "count", "type", "redop", "root"],
+            ["time", "algbw", "busbw", "#wrong"]
+        ),
+        line(
+            ["(B)", "(elements)", "", "", ""],
+            ["(us)", "(GB/s)", "(GB/s)", ""]
+        )
     )
 }
 

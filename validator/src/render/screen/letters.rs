@@ -20,11 +20,20 @@ pub(super) fn letters(word: &str, columns: u16, rows: u16) -> Option<Vec<Vec<boo
         size => (2 * size, size),
     };
     let is_on = |x: usize, y: usize| {
-        let letter = word.chars().nth(x / DOTS).and_then(|c| BASIC_LEGACY.get(c as usize));
+        let letter = word
+            .chars()
+            .nth(x / DOTS)
+            .and_then(|c| BASIC_LEGACY.get(c as usize));
         // The lowest bit is the leftmost dot.
-        letter.and_then(|rows| rows.get(y)).is_some_and(|row| row >> (x % DOTS) & 1 == 1)
+        letter
+            .and_then(|rows| rows.get(y))
+            .is_some_and(|row| row >> (x % DOTS) & 1 == 1)
     };
-    let row = |y: usize| (0..dots * wide).map(|x| is_on(x / wide, y / high)).collect();
+    let row = |y: usize| {
+        (0..dots * wide)
+            .map(|x| is_on(x / wide, y / high))
+            .collect()
+    };
     Some((0..DOTS * high).map(row).collect())
 }
 
@@ -43,7 +52,11 @@ pub fn code(text: &str) -> Option<Vec<Vec<bool>>> {
         _ => true,
     };
     let all = width + 2 * QUIET;
-    Some((0..all).map(|y| (0..all).map(|x| is_light(x, y)).collect()).collect())
+    Some(
+        (0..all)
+            .map(|y| (0..all).map(|x| is_light(x, y)).collect())
+            .collect(),
+    )
 }
 
 #[cfg(test)]
@@ -59,20 +72,44 @@ mod tests {
         assert_eq!(size("PASS", 80, 10), Some((64, 8)));
         assert_eq!(size("PASS", 240, 40), Some((192, 24)));
         assert_eq!(size("DEGRADED", 80, 10), Some((64, 8)));
-        assert_eq!((size("DEGRADED", 60, 20), size("PASS", 80, 7)), (None, None));
+        assert_eq!(
+            (size("DEGRADED", 60, 20), size("PASS", 80, 7)),
+            (None, None)
+        );
         // The first row of P: six dots.
-        let first: Vec<bool> = letters("PASS", 32, 8).unwrap().remove(0).into_iter().take(8).collect();
+        let first: Vec<bool> = letters("PASS", 32, 8)
+            .unwrap()
+            .remove(0)
+            .into_iter()
+            .take(8)
+            .collect();
         assert_eq!(first, [true, true, true, true, true, true, false, false]);
     }
 
     #[test]
     fn the_code_has_its_corner_and_light_modules_around_it() {
-        let code = code(&format!("FIRSTLIGHT DEGRADED node7 {}", "0123456789abcdef".repeat(2))).unwrap();
-        assert!(code.len() <= 37 && code.iter().all(|row| row.len() == code.len()), "{}", code.len());
+        let code = code(&format!(
+            "FIRSTLIGHT DEGRADED node7 {}",
+            "0123456789abcdef".repeat(2)
+        ))
+        .unwrap();
+        assert!(
+            code.len() <= 37 && code.iter().all(|row| row.len() == code.len()),
+            "{}",
+            code.len()
+        );
         assert!(code.iter().take(2).flatten().all(|light| *light));
         // A corner: seven dark modules, below them a ring with five light ones in it.
-        let row = |y: usize| code[y][2..9].iter().map(|light| if *light { '.' } else { '#' }).collect::<String>();
-        assert_eq!((row(2), row(3), row(4)), ("#######".into(), "#.....#".into(), "#.###.#".into()));
+        let row = |y: usize| {
+            code[y][2..9]
+                .iter()
+                .map(|light| if *light { '.' } else { '#' })
+                .collect::<String>()
+        };
+        assert_eq!(
+            (row(2), row(3), row(4)),
+            ("#######".into(), "#.....#".into(), "#.###.#".into())
+        );
         assert_eq!(super::code(&"x".repeat(4000)), None);
     }
 }

@@ -60,20 +60,41 @@ impl<'a> Bench<'a> {
     /// Made for at most `lanes` transfers from and to each GPU at the same time, with buffers of `bytes` at
     /// most. Every kernel is run once, because loading one while another waits at the latch would spoil the
     /// sample; and the GPUs' clocks are compared with the host's.
-    pub(in crate::suite) fn new(context: &TestContext, lanes: usize, bytes: u64) -> Result<Bench<'_>, Box<Finding>> {
+    pub(in crate::suite) fn new(
+        context: &TestContext,
+        lanes: usize,
+        bytes: u64,
+    ) -> Result<Bench<'_>, Box<Finding>> {
         context.doing("allocating memory on every GPU");
-        let bench =
-            Bench::allocate(context.clique()?, lanes, bytes).map_err(|e| fault_finding(Subject::Machine, &e))?;
+        let bench = Bench::allocate(context.clique()?, lanes, bytes)
+            .map_err(|e| fault_finding(Subject::Machine, &e))?;
         bench.check_clocks(context)?;
         Ok(bench)
     }
 
     fn allocate(clique: &'a Clique, lanes: usize, bytes: u64) -> Result<Self, GpuError> {
-        let first = clique.gpus.first().ok_or_else(|| GpuError::Nonsense("CUDA sees no GPU".to_owned()))?;
-        let free = clique.gpus.iter().map(|g| Ok(g.memory()?.0)).collect::<Result<Vec<_>, GpuError>>()?;
+        let first = clique
+            .gpus
+            .first()
+            .ok_or_else(|| GpuError::Nonsense("CUDA sees no GPU".to_owned()))?;
+        let free = clique
+            .gpus
+            .iter()
+            .map(|g| Ok(g.memory()?.0))
+            .collect::<Result<Vec<_>, GpuError>>()?;
         let bytes = buffer_bytes(bytes, free.into_iter().min().unwrap_or_default());
-        let bench_gpus = clique.gpus.iter().map(|gpu| BenchGpu::new(gpu, bytes, lanes)).collect::<Result<_, _>>()?;
-        let bench = Self { clique, bench_gpus, latch: Latch::new(first)?, nonces: RefCell::default(), bytes };
+        let bench_gpus = clique
+            .gpus
+            .iter()
+            .map(|gpu| BenchGpu::new(gpu, bytes, lanes))
+            .collect::<Result<_, _>>()?;
+        let bench = Self {
+            clique,
+            bench_gpus,
+            latch: Latch::new(first)?,
+            nonces: RefCell::default(),
+            bytes,
+        };
         bench.load_kernels()?;
         Ok(bench)
     }
@@ -81,10 +102,16 @@ impl<'a> Bench<'a> {
     fn load_kernels(&self) -> Result<(), GpuError> {
         let alone = |gpu: &Gpu| {
             let pair = Pair::new(gpu.id(), gpu.id());
-            [CopyMethod::Peer, CopyMethod::Ce, CopyMethod::Sm].map(|method| Flow::write(pair, method, 1 << 20, 1))
+            [CopyMethod::Peer, CopyMethod::Ce, CopyMethod::Sm]
+                .map(|method| Flow::write(pair, method, 1 << 20, 1))
         };
         for n in 0..3 {
-            let groups: Vec<_> = self.clique.gpus.iter().filter_map(|g| Some(vec![*alone(g).get(n)?])).collect();
+            let groups: Vec<_> = self
+                .clique
+                .gpus
+                .iter()
+                .filter_map(|g| Some(vec![*alone(g).get(n)?]))
+                .collect();
             self.run(&groups)?;
         }
         Ok(())
@@ -110,26 +137,36 @@ impl<'a> Bench<'a> {
     }
 
     pub(super) fn gpu(&self, gpu: GpuId) -> Result<&Gpu, GpuError> {
-        self.clique.gpu(gpu).ok_or_else(|| GpuError::Nonsense(format!("there is no GPU {gpu}")))
+        self.clique
+            .gpu(gpu)
+            .ok_or_else(|| GpuError::Nonsense(format!("there is no GPU {gpu}")))
     }
 
     pub(super) fn bench_gpu(&self, gpu: GpuId) -> Result<&BenchGpu, GpuError> {
-        self.bench_gpus.get(gpu.index()).ok_or_else(|| GpuError::Nonsense(format!("there is no GPU {gpu}")))
+        self.bench_gpus
+            .get(gpu.index())
+            .ok_or_else(|| GpuError::Nonsense(format!("there is no GPU {gpu}")))
     }
 
     /// Where a transfer reads its data.
     pub(super) fn source(&self, flow: &Flow) -> Result<Span<'_>, GpuError> {
-        self.bench_gpu(flow.pair.from)?.source.span(flow.from, flow.bytes)
+        self.bench_gpu(flow.pair.from)?
+            .source
+            .span(flow.from, flow.bytes)
     }
 
     /// Where a transfer writes its data.
     pub(super) fn target(&self, flow: &Flow) -> Result<Span<'_>, GpuError> {
-        self.bench_gpu(flow.pair.to)?.target.span(flow.to, flow.bytes)
+        self.bench_gpu(flow.pair.to)?
+            .target
+            .span(flow.to, flow.bytes)
     }
 
     /// A size that the kernels of `gpu` copy in whole rounds.
     pub(in crate::suite) fn whole_rounds(&self, gpu: GpuId, bytes: u64) -> u64 {
-        self.clique.gpu(gpu).map_or(bytes, |g| super::flow::whole_rounds(bytes, g.sms))
+        self.clique
+            .gpu(gpu)
+            .map_or(bytes, |g| super::flow::whole_rounds(bytes, g.sms))
     }
 }
 
@@ -140,15 +177,24 @@ impl BenchGpu {
             target: gpu.alloc(bytes)?,
             own_stream: gpu.stream()?,
             ready: gpu.event()?,
-            lanes: (0..lanes).map(|_| Lane::new(gpu)).collect::<Result<_, _>>()?,
-            tallies: (0..lanes).map(|_| Tally::new(gpu)).collect::<Result<_, _>>()?,
+            lanes: (0..lanes)
+                .map(|_| Lane::new(gpu))
+                .collect::<Result<_, _>>()?,
+            tallies: (0..lanes)
+                .map(|_| Tally::new(gpu))
+                .collect::<Result<_, _>>()?,
         })
     }
 }
 
 impl Lane {
     fn new(gpu: &Gpu) -> Result<Self, GpuError> {
-        Ok(Self { stream: gpu.stream()?, start: gpu.event()?, stop: gpu.event()?, end: gpu.event()? })
+        Ok(Self {
+            stream: gpu.stream()?,
+            start: gpu.event()?,
+            stop: gpu.event()?,
+            end: gpu.event()?,
+        })
     }
 
     pub(super) fn is_idle(&self) -> Result<bool, GpuError> {
@@ -162,14 +208,22 @@ impl Lane {
 
 /// Where the part for `peer` begins in the buffers of `gpu`.
 const fn peer_offset(gpu: GpuId, peer: GpuId, bytes: u64) -> u64 {
-    let n = if peer.index() > gpu.index() { peer.index() - 1 } else { peer.index() };
+    let n = if peer.index() > gpu.index() {
+        peer.index() - 1
+    } else {
+        peer.index()
+    };
     n as u64 * bytes
 }
 
 /// The buffers' size for this much free memory: two of them take less than half of it.
 fn buffer_bytes(most: u64, free: u64) -> u64 {
-    let halves = std::iter::successors(Some(most), |bytes| Some(bytes / 2)).take_while(|b| *b > LEAST);
-    halves.into_iter().find(|bytes| bytes * 4 <= free).unwrap_or(LEAST.min(most))
+    let halves =
+        std::iter::successors(Some(most), |bytes| Some(bytes / 2)).take_while(|b| *b > LEAST);
+    halves
+        .into_iter()
+        .find(|bytes| bytes * 4 <= free)
+        .unwrap_or(LEAST.min(most))
 }
 
 #[cfg(test)]
@@ -178,8 +232,14 @@ mod tests {
 
     #[test]
     fn every_peer_has_its_own_part() {
-        assert_eq!([0, 1, 3].map(|peer: usize| peer_offset(2.into(), peer.into(), 10)), [0, 10, 20]);
-        assert_eq!([1, 2, 3].map(|peer: usize| peer_offset(0.into(), peer.into(), 10)), [0, 10, 20]);
+        assert_eq!(
+            [0, 1, 3].map(|peer: usize| peer_offset(2.into(), peer.into(), 10)),
+            [0, 10, 20]
+        );
+        assert_eq!(
+            [1, 2, 3].map(|peer: usize| peer_offset(0.into(), peer.into(), 10)),
+            [0, 10, 20]
+        );
     }
 
     #[test]

@@ -50,7 +50,8 @@ impl Bench<'_> {
             return Ok(Vec::new());
         }
         context.doing(doing(groups));
-        self.run_polling(groups, poll).map_err(|e| fault_finding(subject(groups), &e))
+        self.run_polling(groups, poll)
+            .map_err(|e| fault_finding(subject(groups), &e))
     }
 
     /// Whether a GPU moves its transfers to several others one after the other. The speed of many GPUs together
@@ -67,13 +68,19 @@ impl Bench<'_> {
         pairs: &[Pair],
     ) -> Result<bool, Box<Finding>> {
         let flow = |pair: Pair| self.for_peer(Flow::write(pair, CopyMethod::Ce, 0, MOST_COPIES));
-        let fan_out: Vec<_> = fan_out(pairs, |pair| paths.path_group(pair)).into_iter().map(flow).collect();
+        let fan_out: Vec<_> = fan_out(pairs, |pair| paths.path_group(pair))
+            .into_iter()
+            .map(flow)
+            .collect();
         if fan_out.len() < 2 {
             return Ok(false);
         }
         for _ in 0..TRIES {
             let timed = self.once(context, std::slice::from_ref(&fan_out), &mut || true)?;
-            if !timed.first().is_some_and(|timed| timed.overlap() < SERIAL_FRACTION) {
+            if !timed
+                .first()
+                .is_some_and(|timed| timed.overlap() < SERIAL_FRACTION)
+            {
                 return Ok(false);
             }
         }
@@ -130,9 +137,15 @@ fn subject(groups: &[Vec<Flow>]) -> Subject {
 fn fan_out(pairs: &[Pair], path_group: impl Fn(Pair) -> String) -> Vec<Pair> {
     let mut fan_outs: BTreeMap<_, Vec<Pair>> = BTreeMap::new();
     for pair in pairs {
-        fan_outs.entry((pair.from, path_group(*pair))).or_default().push(*pair);
+        fan_outs
+            .entry((pair.from, path_group(*pair)))
+            .or_default()
+            .push(*pair);
     }
-    fan_outs.into_values().max_by_key(Vec::len).unwrap_or_default()
+    fan_outs
+        .into_values()
+        .max_by_key(Vec::len)
+        .unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -143,27 +156,54 @@ mod tests {
     fn a_fan_is_of_one_sender_and_of_one_kind() {
         let all: Vec<_> = Pair::all(4).filter(|pair| pair.from != pair.to).collect();
         let socket = |pair: Pair| (pair.from.index() / 2 == pair.to.index() / 2).to_string();
-        assert_eq!(fan_out(&all, |_| String::new()), [Pair::of(3, 0), Pair::of(3, 1), Pair::of(3, 2)]);
+        assert_eq!(
+            fan_out(&all, |_| String::new()),
+            [Pair::of(3, 0), Pair::of(3, 1), Pair::of(3, 2)]
+        );
         assert_eq!(fan_out(&all, socket), [Pair::of(3, 0), Pair::of(3, 1)]);
         assert_eq!(fan_out(&[], socket), []);
     }
 
     #[test]
     fn transfers_that_run_one_after_the_other_overlap_less() {
-        let timed = |each: &[f64]| GroupTiming { each: each.to_vec(), total: 3.0, queued: Vec::new(), wrong: None };
+        let timed = |each: &[f64]| GroupTiming {
+            each: each.to_vec(),
+            total: 3.0,
+            queued: Vec::new(),
+            wrong: None,
+        };
         // Measured on 4 H200: one after the other, and two of three at the same time.
-        assert!([&[1.0, 1.0, 1.0][..], &[1.0, 1.0, 3.0]].iter().all(|each| timed(each).overlap() < SERIAL_FRACTION));
+        assert!(
+            [&[1.0, 1.0, 1.0][..], &[1.0, 1.0, 3.0]]
+                .iter()
+                .all(|each| timed(each).overlap() < SERIAL_FRACTION)
+        );
         assert!(timed(&[2.9, 3.0, 2.8]).overlap() > SERIAL_FRACTION);
-        assert!(timed(&[]).overlap().is_nan(), "no transfer is not one after the other");
+        assert!(
+            timed(&[]).overlap().is_nan(),
+            "no transfer is not one after the other"
+        );
     }
 
     #[test]
     fn a_few_transfers_are_named_and_more_are_counted() {
         let groups = |n: usize| -> Vec<_> {
-            (0..n).map(|k| vec![Flow::write(Pair::of(k, k + 1), CopyMethod::Ce, 4, 1)]).collect()
+            (0..n)
+                .map(|k| vec![Flow::write(Pair::of(k, k + 1), CopyMethod::Ce, 4, 1)])
+                .collect()
         };
-        assert_eq!(doing(&groups(1)), "GPU 0 -> 1: copy engine writes 1 x 4 bytes");
-        assert!(doing(&groups(6)).ends_with("and 2 more at once"), "{}", doing(&groups(6)));
-        assert_eq!((subject(&groups(1)), subject(&groups(2))), (Pair::of(0, 1).into(), Subject::Machine));
+        assert_eq!(
+            doing(&groups(1)),
+            "GPU 0 -> 1: copy engine writes 1 x 4 bytes"
+        );
+        assert!(
+            doing(&groups(6)).ends_with("and 2 more at once"),
+            "{}",
+            doing(&groups(6))
+        );
+        assert_eq!(
+            (subject(&groups(1)), subject(&groups(2))),
+            (Pair::of(0, 1).into(), Subject::Machine)
+        );
     }
 }

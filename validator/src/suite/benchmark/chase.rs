@@ -34,13 +34,22 @@ impl Bench<'_> {
     pub(in crate::suite) fn chase(&self, pairs: &[Pair]) -> Result<Vec<ChaseResult>, GpuError> {
         for pair in pairs {
             let owner = self.bench_gpu(pair.to)?;
-            owner.own_stream.chase_init(owner.source.span(0, RING)?, COUNT, STRIDE)?;
-            owner.own_stream.finish(&format!("GPU {}: making a ring of addresses", pair.to), patience())?;
+            owner
+                .own_stream
+                .chase_init(owner.source.span(0, RING)?, COUNT, STRIDE)?;
+            owner.own_stream.finish(
+                &format!("GPU {}: making a ring of addresses", pair.to),
+                patience(),
+            )?;
         }
         let parts = |pair: &Pair| {
             let (actor, owner) = (self.bench_gpu(pair.from)?, self.bench_gpu(pair.to)?);
             let none = || GpuError::Nonsense(format!("{pair}: no lane"));
-            let (lane, tally) = actor.lanes.first().zip(actor.tallies.first()).ok_or_else(none)?;
+            let (lane, tally) = actor
+                .lanes
+                .first()
+                .zip(actor.tallies.first())
+                .ok_or_else(none)?;
             Ok((lane, tally, owner.source.span(0, RING)?))
         };
         for pair in pairs {
@@ -51,8 +60,14 @@ impl Bench<'_> {
         }
         let finish = |pair: &Pair| {
             let (lane, tally, ring) = parts(pair)?;
-            lane.finish(&format!("{pair}: following {LOADS} addresses through its memory"), patience())?;
-            Ok(ChaseResult { ms: lane.stop.ms_since(&lane.start)?, right: tally.chased().0 == ring.address })
+            lane.finish(
+                &format!("{pair}: following {LOADS} addresses through its memory"),
+                patience(),
+            )?;
+            Ok(ChaseResult {
+                ms: lane.stop.ms_since(&lane.start)?,
+                right: tally.chased().0 == ring.address,
+            })
         };
         pairs.iter().map(finish).collect()
     }
@@ -78,7 +93,10 @@ impl RoundAccess {
     ///
     /// # Errors
     /// A fault after which no test can continue.
-    pub(in crate::suite) fn of(context: &TestContext, round: &[Pair]) -> Result<Self, Box<Finding>> {
+    pub(in crate::suite) fn of(
+        context: &TestContext,
+        round: &[Pair],
+    ) -> Result<Self, Box<Finding>> {
         let mut access = Self::default();
         for pair in round {
             match enabled(context, *pair)? {
@@ -95,7 +113,10 @@ impl RoundAccess {
 
 fn enabled(context: &TestContext, pair: Pair) -> Result<Result<PeerAccess, String>, Box<Finding>> {
     let avoid = &context.config.validate.avoid;
-    if [(pair.from, pair.to), (pair.to, pair.from)].iter().any(|way| avoid.contains(way)) {
+    if [(pair.from, pair.to), (pair.to, pair.from)]
+        .iter()
+        .any(|way| avoid.contains(way))
+    {
         return Ok(Err("data does not arrive between them".to_owned()));
     }
     let fault = |e: GpuError| fault_finding(pair, &e);
@@ -103,9 +124,13 @@ fn enabled(context: &TestContext, pair: Pair) -> Result<Result<PeerAccess, Strin
     let (Some(a), Some(b)) = (clique.gpu(pair.from), clique.gpu(pair.to)) else {
         return Ok(Err("there is no such GPU".to_owned()));
     };
-    let can = a.can_access(b).and_then(|there| Ok(there && b.can_access(a)?));
+    let can = a
+        .can_access(b)
+        .and_then(|there| Ok(there && b.can_access(a)?));
     if !can.map_err(fault)? {
-        return Ok(Err("CUDA reports that they cannot reach each other".to_owned()));
+        return Ok(Err(
+            "CUDA reports that they cannot reach each other".to_owned()
+        ));
     }
     context.doing(Activity::of_pair(pair, "enabling peer access"));
     match PeerAccess::both_ways(a, b) {

@@ -30,18 +30,26 @@ impl Bench<'_> {
         context.doing("comparing the GPUs' clocks with the host's");
         let mut all = Vec::new();
         for _ in 0..TRIES {
-            let (slept, measured) = self.measure_wait().map_err(|e| fault_finding(Subject::Machine, &e))?;
+            let (slept, measured) = self
+                .measure_wait()
+                .map_err(|e| fault_finding(Subject::Machine, &e))?;
             all = measured;
             if slept < OVERSLEPT {
                 break;
             }
         }
-        all.iter().find_map(clock_deviation).map_or(Ok(()), |finding| Err(Box::new(finding)))
+        all.iter()
+            .find_map(clock_deviation)
+            .map_or(Ok(()), |finding| Err(Box::new(finding)))
     }
 
     /// How long the host slept, and how long each GPU measured.
     fn measure_wait(&self) -> Result<(Duration, Vec<ClockPeriod>), GpuError> {
-        let lanes: Vec<_> = self.bench_gpus.iter().filter_map(|bench_gpu| bench_gpu.lanes.first()).collect();
+        let lanes: Vec<_> = self
+            .bench_gpus
+            .iter()
+            .filter_map(|bench_gpu| bench_gpu.lanes.first())
+            .collect();
         let begun = Instant::now();
         for lane in &lanes {
             lane.stream.record(&lane.start)?;
@@ -66,9 +74,19 @@ impl Bench<'_> {
         let all = begun.elapsed();
         let stretch = |(gpu, lane): (GpuId, &&super::bench::Lane)| {
             let gpu_ms = lane.stop.ms_since(&lane.start)?;
-            Ok(ClockPeriod { gpu, gpu_ms, least_ms: ms(slept), most_ms: ms(all) })
+            Ok(ClockPeriod {
+                gpu,
+                gpu_ms,
+                least_ms: ms(slept),
+                most_ms: ms(all),
+            })
         };
-        Ok((slept, GpuId::each(&lanes).map(stretch).collect::<Result<_, GpuError>>()?))
+        Ok((
+            slept,
+            GpuId::each(&lanes)
+                .map(stretch)
+                .collect::<Result<_, GpuError>>()?,
+        ))
     }
 }
 

@@ -39,15 +39,27 @@ pub(super) const MOST_COPIES: u32 = 4;
 const SAMPLE_MS: f64 = 10.0;
 
 /// The number of copies for a sample, when one takes `ms`.
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to 1 to 4")]
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "clamped to 1 to 4"
+)]
 pub(in crate::suite) fn copies(ms: f64) -> u32 {
-    if ms > 0.0 { (SAMPLE_MS / ms).clamp(1.0, f64::from(MOST_COPIES)) as u32 } else { 1 }
+    if ms > 0.0 {
+        (SAMPLE_MS / ms).clamp(1.0, f64::from(MOST_COPIES)) as u32
+    } else {
+        1
+    }
 }
 
 /// The number of copies for a sample, when `bytes` move at `gb_s`.
 #[expect(clippy::cast_precision_loss, reason = "a few hundred MB")]
 pub(in crate::suite) fn copies_at(bytes: u64, gb_s: f64) -> u32 {
-    if gb_s > 0.0 { copies(bytes as f64 / gb_s / 1e6) } else { 1 }
+    if gb_s > 0.0 {
+        copies(bytes as f64 / gb_s / 1e6)
+    } else {
+        1
+    }
 }
 
 /// One timed transfer: `times` copies of `bytes`, one after the other.
@@ -70,15 +82,38 @@ pub(in crate::suite) struct Flow {
 
 impl Flow {
     /// `pair.from` writes to `pair.to`.
-    pub(in crate::suite) const fn write(pair: Pair, method: CopyMethod, bytes: u64, times: u32) -> Self {
-        Self { pair, by: Side::Source, method, bytes, times, from: 0, to: 0, in_turn: false }
+    pub(in crate::suite) const fn write(
+        pair: Pair,
+        method: CopyMethod,
+        bytes: u64,
+        times: u32,
+    ) -> Self {
+        Self {
+            pair,
+            by: Side::Source,
+            method,
+            bytes,
+            times,
+            from: 0,
+            to: 0,
+            in_turn: false,
+        }
     }
 
     /// `actor` reads from or writes to `peer`: rows and columns of nvbandwidth's matrices.
-    pub(in crate::suite) const fn by(side: Side, actor: Pair, method: CopyMethod, bytes: u64, times: u32) -> Self {
+    pub(in crate::suite) const fn by(
+        side: Side,
+        actor: Pair,
+        method: CopyMethod,
+        bytes: u64,
+        times: u32,
+    ) -> Self {
         match side {
             Side::Source => Self::write(actor, method, bytes, times),
-            Side::Target => Self { by: side, ..Self::write(actor.back(), method, bytes, times) },
+            Side::Target => Self {
+                by: side,
+                ..Self::write(actor.back(), method, bytes, times)
+            },
         }
     }
 
@@ -133,7 +168,11 @@ impl fmt::Display for Flow {
             Side::Source => "writes",
             Side::Target => "reads",
         };
-        write!(f, "{}: {method} {acts} {} x {} bytes", self.pair, self.times, self.bytes)
+        write!(
+            f,
+            "{}: {method} {acts} {} x {} bytes",
+            self.pair, self.times, self.bytes
+        )
     }
 }
 
@@ -148,13 +187,22 @@ mod tests {
         let read = Flow::by(Side::Target, actor, CopyMethod::Ce, 16, 1);
         assert_eq!((write.actor(), write.pair), (2.into(), Pair::of(2, 5)));
         assert_eq!((read.actor(), read.pair), (2.into(), Pair::of(5, 2)));
-        assert_eq!(read.to_string(), "GPU 5 -> 2: copy engine reads 1 x 16 bytes");
+        assert_eq!(
+            read.to_string(),
+            "GPU 5 -> 2: copy engine reads 1 x 16 bytes"
+        );
     }
 
     #[test]
     fn slow_links_get_fewer_copies_for_a_sample() {
-        assert_eq!([1.37, 3.0, 20.0, 900.0, 0.0, f64::NAN].map(copies), [4, 3, 1, 1, 1, 1]);
-        assert_eq!([400.0, 25.0, 0.0].map(|gb_s| copies_at(80_000_000, gb_s)), [4, 3, 1]);
+        assert_eq!(
+            [1.37, 3.0, 20.0, 900.0, 0.0, f64::NAN].map(copies),
+            [4, 3, 1, 1, 1, 1]
+        );
+        assert_eq!(
+            [400.0, 25.0, 0.0].map(|gb_s| copies_at(80_000_000, gb_s)),
+            [4, 3, 1]
+        );
     }
 
     #[test]

@@ -23,7 +23,10 @@ type Cells = BTreeMap<Metric, BTreeMap<Pair, Measured>>;
 impl Grid {
     /// A grid of times, where less is better.
     pub(in crate::suite) fn times() -> Self {
-        Self { times: true, ..Self::default() }
+        Self {
+            times: true,
+            ..Self::default()
+        }
     }
 
     /// Adds a figure.
@@ -50,8 +53,13 @@ impl Grid {
 
     /// All figures that were measured again: metric, pair, first and second figure.
     pub(in crate::suite) fn repeated(&self) -> impl Iterator<Item = (Metric, Pair, f64, f64)> {
-        let cells = self.again.iter().flat_map(|(metric, cells)| cells.iter().map(|(pair, m)| (*metric, *pair, m)));
-        cells.filter_map(|(metric, pair, m)| Some((metric, pair, self.both(metric, pair)?.0, m.median)))
+        let cells = self
+            .again
+            .iter()
+            .flat_map(|(metric, cells)| cells.iter().map(|(pair, m)| (*metric, *pair, m)));
+        cells.filter_map(|(metric, pair, m)| {
+            Some((metric, pair, self.both(metric, pair)?.0, m.median))
+        })
     }
 
     fn second(&self, metric: Metric, pair: Pair) -> Option<&Measured> {
@@ -71,12 +79,19 @@ impl Grid {
     /// The figures of all pairs with this metric.
     pub(in crate::suite) fn all(&self, metric: Metric) -> impl Iterator<Item = (Pair, f64)> {
         let cells = self.figures.get_key_value(&metric).into_iter();
-        cells.flat_map(|(metric, cells)| cells.iter().map(|(pair, m)| (*pair, self.better(*metric, *pair, m).median)))
+        cells.flat_map(|(metric, cells)| {
+            cells
+                .iter()
+                .map(|(pair, m)| (*pair, self.better(*metric, *pair, m).median))
+        })
     }
 
     /// All figures with their samples: metric, pair, and the better measurement.
     pub(in crate::suite) fn measured(&self) -> impl Iterator<Item = (Metric, Pair, &Measured)> {
-        let cells = self.figures.iter().flat_map(|(metric, cells)| cells.iter().map(|(pair, m)| (*metric, *pair, m)));
+        let cells = self
+            .figures
+            .iter()
+            .flat_map(|(metric, cells)| cells.iter().map(|(pair, m)| (*metric, *pair, m)));
         cells.map(|(metric, pair, first)| (metric, pair, self.better(metric, pair, first)))
     }
 
@@ -85,7 +100,9 @@ impl Grid {
         self.figures.iter().flat_map(move |(metric, cells)| {
             cells.iter().map(move |(pair, first)| {
                 let mut all = self.better(*metric, *pair, first).clone();
-                let second = self.second(*metric, *pair).map_or(&[][..], |second| &second.samples);
+                let second = self
+                    .second(*metric, *pair)
+                    .map_or(&[][..], |second| &second.samples);
                 all.samples = first.samples.iter().chain(second).copied().collect();
                 (*metric, *pair, all)
             })
@@ -125,13 +142,20 @@ mod tests {
 
     #[test]
     fn first_items_come_first() {
-        assert_eq!(transpose(vec!["ab".chars(), "cde".chars()]), [vec!['a', 'c'], vec!['b', 'd'], vec!['e']]);
+        assert_eq!(
+            transpose(vec!["ab".chars(), "cde".chars()]),
+            [vec!['a', 'c'], vec!['b', 'd'], vec!['e']]
+        );
     }
 
     #[test]
     fn what_was_not_measured_is_null() {
         let mut grid = Grid::default();
-        grid.put(Metric::CE_WRITE, Pair::of(0, 1), BANDWIDTH.of(&[393.000_04; 3]).unwrap());
+        grid.put(
+            Metric::CE_WRITE,
+            Pair::of(0, 1),
+            BANDWIDTH.of(&[393.000_04; 3]).unwrap(),
+        );
         let matrix = grid.matrix(Metric::CE_WRITE, 2);
         assert_eq!(matrix.values, [vec![None, Some(393.0)], vec![None, None]]);
         assert_eq!(grid.range(Metric::CE_READ), None);
@@ -140,7 +164,10 @@ mod tests {
     #[test]
     fn a_measurement_that_does_not_scatter_counts_before_one_that_does() {
         let pair = Pair::of(0, 1);
-        let (calm, noisy) = (BANDWIDTH.of(&[54.0; 3]).unwrap(), BANDWIDTH.of(&[40.0, 48.0, 55.0, 60.0, 66.0]).unwrap());
+        let (calm, noisy) = (
+            BANDWIDTH.of(&[54.0; 3]).unwrap(),
+            BANDWIDTH.of(&[40.0, 48.0, 55.0, 60.0, 66.0]).unwrap(),
+        );
         assert!(noisy.noisy && noisy.median > calm.median);
         for (first, second) in [(&noisy, &calm), (&calm, &noisy)] {
             let mut grid = Grid::default();
@@ -165,7 +192,10 @@ mod tests {
             );
             assert_eq!(grid.all(Metric::LOAD).collect::<Vec<_>>(), [(pair, better)]);
             assert_eq!(grid.measured().next().unwrap().2.median, better);
-            assert_eq!(grid.repeated().collect::<Vec<_>>(), [(Metric::LOAD, pair, 20.0, 30.0)]);
+            assert_eq!(
+                grid.repeated().collect::<Vec<_>>(),
+                [(Metric::LOAD, pair, 20.0, 30.0)]
+            );
         }
     }
 }

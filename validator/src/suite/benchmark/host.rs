@@ -43,7 +43,11 @@ impl fmt::Display for HostFlow<'_> {
             HostDirection::ToHost(_) => ("writes", "to the host"),
             HostDirection::ToGpu(_) => ("reads", "from the host"),
         };
-        write!(f, "GPU {}: copy engine {acts} {} x {} bytes {end}", self.gpu, self.times, self.host.bytes)
+        write!(
+            f,
+            "GPU {}: copy engine {acts} {} x {} bytes {end}",
+            self.gpu, self.times, self.host.bytes
+        )
     }
 }
 
@@ -70,7 +74,10 @@ impl Bench<'_> {
         flows: &[HostFlow<'_>],
         poll: &mut dyn FnMut() -> bool,
     ) -> Result<Vec<HostTiming>, GpuError> {
-        let all = flows.iter().map(|flow| self.prepared(*flow)).collect::<Result<Vec<_>, _>>()?;
+        let all = flows
+            .iter()
+            .map(|flow| self.prepared(*flow))
+            .collect::<Result<Vec<_>, _>>()?;
         self.latch.close();
         for running in &all {
             running.prepare(self.fresh_seed())?;
@@ -99,8 +106,17 @@ impl Bench<'_> {
         let bench_gpu = self.bench_gpu(flow.gpu)?;
         let n = usize::from(matches!(flow.direction, HostDirection::ToGpu(_)));
         let none = || GpuError::Nonsense(format!("{flow}: no lane"));
-        let (lane, tally) = bench_gpu.lanes.get(n).zip(bench_gpu.tallies.get(n)).ok_or_else(none)?;
-        Ok(Running { flow, bench_gpu, lane, tally })
+        let (lane, tally) = bench_gpu
+            .lanes
+            .get(n)
+            .zip(bench_gpu.tallies.get(n))
+            .ok_or_else(none)?;
+        Ok(Running {
+            flow,
+            bench_gpu,
+            lane,
+            tally,
+        })
     }
 }
 
@@ -114,9 +130,13 @@ impl Running<'_> {
     }
 
     fn prepare(&self, before: u64) -> Result<(), GpuError> {
-        let Self { bench_gpu, lane, .. } = self;
+        let Self {
+            bench_gpu, lane, ..
+        } = self;
         match self.flow.direction {
-            HostDirection::ToHost(pattern) => bench_gpu.own_stream.fill(self.source()?, pattern, 0)?,
+            HostDirection::ToHost(pattern) => {
+                bench_gpu.own_stream.fill(self.source()?, pattern, 0)?;
+            }
             HostDirection::ToGpu(_) => bench_gpu.own_stream.fill(self.target()?, before, 0)?,
         }
         bench_gpu.own_stream.record(&bench_gpu.ready)?;
@@ -140,7 +160,9 @@ impl Running<'_> {
         match self.flow.direction {
             HostDirection::ToHost(_) => Ok(()),
             HostDirection::ToGpu(pattern) => {
-                self.bench_gpu.own_stream.check(self.target()?, 0, pattern, !pattern, self.tally)
+                self.bench_gpu
+                    .own_stream
+                    .check(self.target()?, 0, pattern, !pattern, self.tally)
             }
         }
     }
@@ -148,7 +170,9 @@ impl Running<'_> {
     fn finish(&self, within: Duration) -> Result<HostTiming, GpuError> {
         let doing = self.flow.to_string();
         self.lane.finish(&doing, within)?;
-        self.bench_gpu.own_stream.finish(&format!("{doing}: checking"), within)?;
+        self.bench_gpu
+            .own_stream
+            .finish(&format!("{doing}: checking"), within)?;
         let ms = self.lane.stop.ms_since(&self.lane.start)?;
         let wrong = match self.flow.direction {
             HostDirection::ToHost(_) => None,

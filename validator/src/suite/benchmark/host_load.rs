@@ -45,8 +45,15 @@ impl<'a> HostLoad<'a> {
             let pinned = [Pinned::alloc(gpu, BYTES)?, Pinned::alloc(gpu, BYTES)?];
             let streams = [gpu.stream()?, gpu.stream()?];
             let (source, target) = (gpu.alloc(BYTES)?, gpu.alloc(BYTES)?);
-            let end =
-                HostEnd { gpu, source, target, pinned, streams, tally: Tally::new(gpu)?, read: bench.fresh_seed() };
+            let end = HostEnd {
+                gpu,
+                source,
+                target,
+                pinned,
+                streams,
+                tally: Tally::new(gpu)?,
+                read: bench.fresh_seed(),
+            };
             let [stream, _] = &end.streams;
             stream.fill(end.source.whole(), end.read, 0)?;
             let [_, held] = &end.pinned;
@@ -54,7 +61,13 @@ impl<'a> HostLoad<'a> {
             stream.finish(&end.doing(), WITHIN)?;
             Ok(end)
         };
-        Ok(Self { ends: clique.gpus.iter().map(end).collect::<Result<_, GpuError>>()? })
+        Ok(Self {
+            ends: clique
+                .gpus
+                .iter()
+                .map(end)
+                .collect::<Result<_, GpuError>>()?,
+        })
     }
 
     /// Prepares the memory of all GPUs: `sent` is the pattern that they will write.
@@ -97,7 +110,11 @@ impl<'a> HostLoad<'a> {
             let back = end.checked(sent, end.read)?;
             for (to_host, checked) in [(false, read), (true, back)] {
                 if checked.wrong > 0 || checked.looked != BYTES / 4 {
-                    wrong.get_or_insert(WrongHostCopy { gpu: end.gpu.id(), to_host, checked });
+                    wrong.get_or_insert(WrongHostCopy {
+                        gpu: end.gpu.id(),
+                        to_host,
+                        checked,
+                    });
                 }
             }
         }
@@ -114,6 +131,9 @@ impl HostEnd<'_> {
     }
 
     fn doing(&self) -> String {
-        format!("GPU {}: copies to and from the host beside other traffic", self.gpu.id())
+        format!(
+            "GPU {}: copies to and from the host beside other traffic",
+            self.gpu.id()
+        )
     }
 }

@@ -37,7 +37,9 @@ impl Readings {
 
     fn keep(&mut self, other: Self) {
         for (kept, new) in [(&mut self.nvml, other.nvml), (&mut self.sysfs, other.sysfs)] {
-            if let Some(new) = new.filter(|new| kept.as_ref().is_none_or(|kept| raw(new) > raw(kept))) {
+            if let Some(new) =
+                new.filter(|new| kept.as_ref().is_none_or(|kept| raw(new) > raw(kept)))
+            {
                 *kept = Some(new);
             }
         }
@@ -53,8 +55,16 @@ impl LinkStates {
     /// or cannot be read.
     pub(in crate::suite) fn read(&mut self, context: &TestContext, devices: &[Bdf]) -> bool {
         let mut done = true;
-        for bdf in devices.iter().filter(|bdf| !self.is_best(**bdf)).copied().collect::<Vec<_>>() {
-            let readings = Readings { nvml: nvml(context, bdf), sysfs: sysfs(context, bdf) };
+        for bdf in devices
+            .iter()
+            .filter(|bdf| !self.is_best(**bdf))
+            .copied()
+            .collect::<Vec<_>>()
+        {
+            let readings = Readings {
+                nvml: nvml(context, bdf),
+                sysfs: sysfs(context, bdf),
+            };
             if readings.link().is_some() {
                 self.0.entry(bdf).or_default().keep(readings);
                 done &= self.is_best(bdf);
@@ -80,9 +90,21 @@ impl LinkStates {
     /// What a device's own link carries at its best according to any source, GB/s.
     pub(in crate::suite) fn most(&self, fabric: &Fabric, bdf: Bdf) -> Option<f64> {
         let at_best = |l: &Link| raw_gb_s(l.gts.max(l.max_gts), l.width.max(l.max_width));
-        let read = fabric.devices.iter().find(|d| d.bdf == bdf).and_then(|d| d.link.as_ref());
-        let readings = self.0.get(&bdf).into_iter().flat_map(|readings| readings.nvml.iter().chain(&readings.sysfs));
-        readings.chain(read).map(at_best).reduce(f64::max).filter(|most| *most > 0.0)
+        let read = fabric
+            .devices
+            .iter()
+            .find(|d| d.bdf == bdf)
+            .and_then(|d| d.link.as_ref());
+        let readings = self
+            .0
+            .get(&bdf)
+            .into_iter()
+            .flat_map(|readings| readings.nvml.iter().chain(&readings.sysfs));
+        readings
+            .chain(read)
+            .map(at_best)
+            .reduce(f64::max)
+            .filter(|most| *most > 0.0)
     }
 
     /// The fabric with these links applied: a link's state under load is what it can do.
@@ -90,7 +112,10 @@ impl LinkStates {
         let mut fabric = fabric.clone();
         for device in &mut fabric.devices {
             if let Some(link) = self.0.get(&device.bdf).and_then(Readings::link) {
-                device.link = Some(Link { max_gts: link.gts, ..link.clone() });
+                device.link = Some(Link {
+                    max_gts: link.gts,
+                    ..link.clone()
+                });
             }
         }
         fabric
@@ -98,12 +123,17 @@ impl LinkStates {
 
     /// GPUs whose link stayed below its capability, or for which NVML and the kernel disagree about the link.
     pub(in crate::suite) fn findings(&self, gpus: &[Bdf]) -> Vec<Finding> {
-        let found = |(gpu, bdf): (GpuId, &Bdf)| {
-            let readings = self.0.get(bdf)?;
-            let narrow = readings.link().and_then(|link| slow_link(gpu, *bdf, link, link.max_gts, link.max_width));
-            let both = readings.nvml.as_ref().zip(readings.sysfs.as_ref());
-            Some(narrow.into_iter().chain(both.and_then(|(nvml, sysfs)| link_disagreement(gpu, *bdf, nvml, sysfs))))
-        };
+        let found =
+            |(gpu, bdf): (GpuId, &Bdf)| {
+                let readings = self.0.get(bdf)?;
+                let narrow = readings
+                    .link()
+                    .and_then(|link| slow_link(gpu, *bdf, link, link.max_gts, link.max_width));
+                let both = readings.nvml.as_ref().zip(readings.sysfs.as_ref());
+                Some(narrow.into_iter().chain(
+                    both.and_then(|(nvml, sysfs)| link_disagreement(gpu, *bdf, nvml, sysfs)),
+                ))
+            };
         GpuId::each(gpus).filter_map(found).flatten().collect()
     }
 }
@@ -114,36 +144,73 @@ fn nvml(context: &TestContext, bdf: Bdf) -> Option<Link> {
     let rate = |generation: u32| gts(u8::try_from(generation).ok()?);
     let (gts, max_gts) = (rate(readings.generation)?, rate(readings.max_generation)?);
     // NVML's maximum should be that of both ends, but some drivers give that of the GPU alone.
-    let link = Link { gts, width: readings.width, max_gts, max_width: readings.max_width };
-    Some(limited(link, context.fabric.as_ref().ok().and_then(|fabric| above(fabric, bdf))))
+    let link = Link {
+        gts,
+        width: readings.width,
+        max_gts,
+        max_width: readings.max_width,
+    };
+    Some(limited(
+        link,
+        context
+            .fabric
+            .as_ref()
+            .ok()
+            .and_then(|fabric| above(fabric, bdf)),
+    ))
 }
 
 /// The present state of a device's link by sysfs, and the capability of both ends.
 fn sysfs(context: &TestContext, bdf: Bdf) -> Option<Link> {
-    let text = |name: &str| context.root.text(format!("sys/bus/pci/devices/{bdf}/{name}")).ok();
+    let text = |name: &str| {
+        context
+            .root
+            .text(format!("sys/bus/pci/devices/{bdf}/{name}"))
+            .ok()
+    };
     let link = Link {
         gts: parse_speed(&text("current_link_speed")?).ok()??,
         width: text("current_link_width")?.parse().ok()?,
         max_gts: parse_speed(&text("max_link_speed")?).ok()??,
         max_width: text("max_link_width")?.parse().ok()?,
     };
-    let above = context.fabric.as_ref().ok().and_then(|fabric| above(fabric, bdf));
+    let above = context
+        .fabric
+        .as_ref()
+        .ok()
+        .and_then(|fabric| above(fabric, bdf));
     Some(limited(link, above))
 }
 
 /// The link of the port above a device.
 fn above(fabric: &Fabric, bdf: Bdf) -> Option<&Link> {
     let device = |bdf: Bdf| fabric.devices.iter().find(|d| d.bdf == bdf);
-    device(bdf).and_then(|d| d.parent).and_then(device)?.link.as_ref()
+    device(bdf)
+        .and_then(|d| d.parent)
+        .and_then(device)?
+        .link
+        .as_ref()
 }
 
 /// A link cannot exceed the port above it. A port that offers less than is in use is not the real one: hypervisors make
 /// such ports.
 fn limited(link: Link, above: Option<&Link>) -> Link {
     let Some(above) = above else { return link };
-    let max_gts = if above.max_gts < link.gts { link.max_gts } else { link.max_gts.min(above.max_gts) };
-    let max_width = if above.max_width < link.width { link.max_width } else { link.max_width.min(above.max_width) };
-    Link { max_gts, max_width, ..link }
+    let max_gts = if above.max_gts < link.gts {
+        link.max_gts
+    } else {
+        link.max_gts.min(above.max_gts)
+    };
+    let max_width = if above.max_width < link.width {
+        link.max_width
+    } else {
+        link.max_width.min(above.max_width)
+    };
+    Link {
+        max_gts,
+        max_width,
+        ..link
+    }
 }
 
 #[cfg(test)]
@@ -153,11 +220,19 @@ mod tests {
     use outcome::finding::Code;
 
     fn link(gts: f64, width: u32) -> Link {
-        Link { gts, width, max_gts: 16.0, max_width: 16 }
+        Link {
+            gts,
+            width,
+            max_gts: 16.0,
+            max_width: 16,
+        }
     }
 
     fn nvml(gts: f64, width: u32) -> Readings {
-        Readings { nvml: Some(link(gts, width)), sysfs: None }
+        Readings {
+            nvml: Some(link(gts, width)),
+            sysfs: None,
+        }
     }
 
     #[test]
@@ -184,32 +259,83 @@ mod tests {
     fn a_lower_state_from_nvml_is_a_finding_and_lowers_nothing() {
         let fabric = fixture::machine(1);
         let gpu = fabric.gpus[0];
-        let one = Link { gts: 2.5, width: 1, max_gts: 2.5, max_width: 1 };
+        let one = Link {
+            gts: 2.5,
+            width: 1,
+            max_gts: 2.5,
+            max_width: 1,
+        };
         let mut links = LinkStates::default();
-        links.0.insert(gpu, Readings { nvml: Some(one.clone()), sysfs: Some(link(16.0, 16)) });
+        links.0.insert(
+            gpu,
+            Readings {
+                nvml: Some(one.clone()),
+                sysfs: Some(link(16.0, 16)),
+            },
+        );
         let found = links.findings(&fabric.gpus);
-        assert!(found.len() == 1 && found[0].is(Code::LinkContradicted), "{found:?}");
+        assert!(
+            found.len() == 1 && found[0].is(Code::LinkContradicted),
+            "{found:?}"
+        );
         assert_eq!(found[0].severity, outcome::finding::Severity::Warn);
         assert!(links.own(gpu).unwrap() > 31.0 && links.most(&fabric, gpu).unwrap() > 31.0);
         // A recording that shows less than NVML reports is a finding too.
-        links.0.insert(gpu, Readings { nvml: Some(link(16.0, 16)), sysfs: Some(one) });
-        assert_eq!(links.findings(&fabric.gpus)[0].severity, outcome::finding::Severity::Info);
+        links.0.insert(
+            gpu,
+            Readings {
+                nvml: Some(link(16.0, 16)),
+                sysfs: Some(one),
+            },
+        );
+        assert_eq!(
+            links.findings(&fabric.gpus)[0].severity,
+            outcome::finding::Severity::Info
+        );
     }
 
     #[test]
     fn a_link_cannot_exceed_the_port_above_it() {
         let mut fabric = fixture::machine(1);
         let gpu = fabric.gpus[0];
-        fixture::device(&mut fabric, fixture::port(0)).link.as_mut().unwrap().max_width = 8;
+        fixture::device(&mut fabric, fixture::port(0))
+            .link
+            .as_mut()
+            .unwrap()
+            .max_width = 8;
         assert_eq!(limited(link(16.0, 8), above(&fabric, gpu)).max_width, 8);
         let mut links = LinkStates::default();
-        links.0.insert(gpu, Readings { nvml: Some(limited(link(16.0, 8), above(&fabric, gpu))), sysfs: None });
-        assert_eq!(links.findings(&fabric.gpus), [], "all lanes that the port offers are in use");
-        links.0.insert(gpu, Readings { nvml: Some(limited(link(16.0, 4), above(&fabric, gpu))), sysfs: None });
-        assert!(links.findings(&fabric.gpus)[0].message.ends_with("expected x8 at 16 GT/s"));
+        links.0.insert(
+            gpu,
+            Readings {
+                nvml: Some(limited(link(16.0, 8), above(&fabric, gpu))),
+                sysfs: None,
+            },
+        );
+        assert_eq!(
+            links.findings(&fabric.gpus),
+            [],
+            "all lanes that the port offers are in use"
+        );
+        links.0.insert(
+            gpu,
+            Readings {
+                nvml: Some(limited(link(16.0, 4), above(&fabric, gpu))),
+                sysfs: None,
+            },
+        );
+        assert!(
+            links.findings(&fabric.gpus)[0]
+                .message
+                .ends_with("expected x8 at 16 GT/s")
+        );
         // The port of a virtual machine says less than is in use.
         assert_eq!(limited(link(16.0, 16), above(&fabric, gpu)).max_width, 16);
-        fixture::device(&mut fabric, fixture::port(0)).link.as_mut().unwrap().max_gts = 2.5;
+        fixture::device(&mut fabric, fixture::port(0))
+            .link
+            .as_mut()
+            .unwrap()
+            .max_gts = 2.5;
         assert!((limited(link(8.0, 4), above(&fabric, gpu)).max_gts - 16.0).abs() < 0.1);
     }
 }

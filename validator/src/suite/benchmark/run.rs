@@ -93,13 +93,21 @@ impl Bench<'_> {
         let groups = assign_lanes(groups, || (self.fresh_seed(), self.fresh_seed()));
         let groups: Vec<Vec<Running<'_>>> = groups
             .into_iter()
-            .map(|assignments| assignments.into_iter().map(|assignment| self.running(assignment)).collect())
+            .map(|assignments| {
+                assignments
+                    .into_iter()
+                    .map(|assignment| self.running(assignment))
+                    .collect()
+            })
             .collect::<Result<_, _>>()?;
         self.latch.close();
         for running in groups.iter().flatten() {
             self.fill(running)?;
         }
-        let queued = groups.iter().map(|group| self.queue(group)).collect::<Result<Vec<_>, _>>()?;
+        let queued = groups
+            .iter()
+            .map(|group| self.queue(group))
+            .collect::<Result<Vec<_>, _>>()?;
         if let Some(first) = groups.iter().flatten().next() {
             beside(&first.lane.start)?;
         }
@@ -109,24 +117,53 @@ impl Bench<'_> {
         for running in groups.iter().flatten() {
             let doing = running.assignment.flow.to_string();
             running.lane.finish(&doing, within)?;
-            running.to.own_stream.finish(&format!("{doing}: checking"), within)?;
+            running
+                .to
+                .own_stream
+                .finish(&format!("{doing}: checking"), within)?;
         }
-        groups.iter().zip(queued).map(|(group, queued)| timed(group, queued)).collect()
+        groups
+            .iter()
+            .zip(queued)
+            .map(|(group, queued)| timed(group, queued))
+            .collect()
     }
 
     fn running(&self, assignment: LaneAssignment) -> Result<Running<'_>, GpuError> {
-        let none = || GpuError::Nonsense(format!("{}: too many transfers at once", assignment.flow));
-        let (from, to) = (self.bench_gpu(assignment.flow.pair.from)?, self.bench_gpu(assignment.flow.pair.to)?);
-        let lane = self.bench_gpu(assignment.flow.actor())?.lanes.get(assignment.lane).ok_or_else(none)?;
+        let none =
+            || GpuError::Nonsense(format!("{}: too many transfers at once", assignment.flow));
+        let (from, to) = (
+            self.bench_gpu(assignment.flow.pair.from)?,
+            self.bench_gpu(assignment.flow.pair.to)?,
+        );
+        let lane = self
+            .bench_gpu(assignment.flow.actor())?
+            .lanes
+            .get(assignment.lane)
+            .ok_or_else(none)?;
         let tally = to.tallies.get(assignment.tally).ok_or_else(none)?;
-        Ok(Running { assignment, from, to, lane, tally })
+        Ok(Running {
+            assignment,
+            from,
+            to,
+            lane,
+            tally,
+        })
     }
 
     /// Each owner fills its part; the transfer waits for both.
     fn fill(&self, running: &Running<'_>) -> Result<(), GpuError> {
-        let Running { assignment, from, to, lane, .. } = running;
-        from.own_stream.fill(self.source(&assignment.flow)?, assignment.sent, 0)?;
-        to.own_stream.fill(self.target(&assignment.flow)?, assignment.before, 0)?;
+        let Running {
+            assignment,
+            from,
+            to,
+            lane,
+            ..
+        } = running;
+        from.own_stream
+            .fill(self.source(&assignment.flow)?, assignment.sent, 0)?;
+        to.own_stream
+            .fill(self.target(&assignment.flow)?, assignment.before, 0)?;
         for bench_gpu in [from, to] {
             bench_gpu.own_stream.record(&bench_gpu.ready)?;
             lane.stream.wait_event(&bench_gpu.ready)?;
@@ -139,12 +176,18 @@ impl Bench<'_> {
     /// transfer after the other (H200) would otherwise choose the order, and many GPUs might send to the same one.
     /// Returns how long the host took to queue the copies of each, ms.
     fn queue(&self, group: &[Running<'_>]) -> Result<Vec<f64>, GpuError> {
-        let Some((first, others)) = group.split_first() else { return Ok(Vec::new()) };
+        let Some((first, others)) = group.split_first() else {
+            return Ok(Vec::new());
+        };
         first.lane.stream.park(&self.latch, PARKED)?;
         let mut queued = vec![self.copies(first)?];
         for (other, n) in others.iter().zip(1..) {
             let flow = other.assignment.flow;
-            let before = group.iter().take(n).rev().find(|r| r.assignment.flow.actor() == flow.actor());
+            let before = group
+                .iter()
+                .take(n)
+                .rev()
+                .find(|r| r.assignment.flow.actor() == flow.actor());
             let begins = match before {
                 Some(before) if flow.in_turn => &before.lane.stop,
                 before => &before.unwrap_or(first).lane.start,
@@ -155,16 +198,31 @@ impl Bench<'_> {
         }
         first.lane.stream.record(&first.lane.end)?;
         for running in group {
-            let Running { assignment, to, tally, .. } = running;
+            let Running {
+                assignment,
+                to,
+                tally,
+                ..
+            } = running;
             // Only after all have stopped, because checking is traffic too.
             to.own_stream.wait_event(&first.lane.end)?;
-            to.own_stream.check(self.target(&assignment.flow)?, 0, assignment.sent, assignment.before, tally)?;
+            to.own_stream.check(
+                self.target(&assignment.flow)?,
+                0,
+                assignment.sent,
+                assignment.before,
+                tally,
+            )?;
         }
         Ok(queued)
     }
 
     fn copies(&self, running: &Running<'_>) -> Result<f64, GpuError> {
-        let Running { assignment: LaneAssignment { flow, .. }, lane, .. } = running;
+        let Running {
+            assignment: LaneAssignment { flow, .. },
+            lane,
+            ..
+        } = running;
         let (to, from) = (self.target(flow)?, self.source(flow)?);
         let (to_gpu, from_gpu) = (self.gpu(flow.pair.to)?, self.gpu(flow.pair.from)?);
         lane.stream.record(&lane.start)?;
@@ -193,11 +251,24 @@ pub(super) fn idle<'a>(lanes: impl IntoIterator<Item = &'a Lane>) -> Result<bool
 }
 
 fn timed(group: &[Running<'_>], queued: Vec<f64>) -> Result<GroupTiming, GpuError> {
-    let each = group.iter().map(|r| r.lane.stop.ms_since(&r.lane.start)).collect::<Result<_, _>>()?;
-    let total = group.first().map_or(Ok(0.0), |r| r.lane.end.ms_since(&r.lane.start))?;
+    let each = group
+        .iter()
+        .map(|r| r.lane.stop.ms_since(&r.lane.start))
+        .collect::<Result<_, _>>()?;
+    let total = group
+        .first()
+        .map_or(Ok(0.0), |r| r.lane.end.ms_since(&r.lane.start))?;
     let checked = |r: &Running<'_>| (r.assignment.flow, r.tally.checked());
-    let wrong = group.iter().map(checked).find(|(flow, checked)| !arrived(flow, checked));
-    Ok(GroupTiming { each, total, queued, wrong })
+    let wrong = group
+        .iter()
+        .map(checked)
+        .find(|(flow, checked)| !arrived(flow, checked));
+    Ok(GroupTiming {
+        each,
+        total,
+        queued,
+        wrong,
+    })
 }
 
 /// Whether every word was checked and none is wrong.
@@ -207,7 +278,10 @@ const fn arrived(flow: &Flow, checked: &CheckCounts) -> bool {
 
 /// Gives every transfer a lane of the GPU that moves it, a tally of the one that receives it, and two fresh
 /// patterns.
-fn assign_lanes(groups: &[Vec<Flow>], mut fresh: impl FnMut() -> (u64, u64)) -> Vec<Vec<LaneAssignment>> {
+fn assign_lanes(
+    groups: &[Vec<Flow>],
+    mut fresh: impl FnMut() -> (u64, u64),
+) -> Vec<Vec<LaneAssignment>> {
     let (mut lanes, mut tallies) = (Vec::new(), Vec::new());
     let next = |used: &mut Vec<GpuId>, gpu: GpuId| {
         let before = used.iter().filter(|n| **n == gpu).count();
@@ -216,10 +290,22 @@ fn assign_lanes(groups: &[Vec<Flow>], mut fresh: impl FnMut() -> (u64, u64)) -> 
     };
     let mut assignment = |flow: &Flow| {
         let (sent, before) = fresh();
-        let (lane, tally) = (next(&mut lanes, flow.actor()), next(&mut tallies, flow.pair.to));
-        LaneAssignment { flow: *flow, lane, tally, sent, before }
+        let (lane, tally) = (
+            next(&mut lanes, flow.actor()),
+            next(&mut tallies, flow.pair.to),
+        );
+        LaneAssignment {
+            flow: *flow,
+            lane,
+            tally,
+            sent,
+            before,
+        }
     };
-    groups.iter().map(|group| group.iter().map(&mut assignment).collect()).collect()
+    groups
+        .iter()
+        .map(|group| group.iter().map(&mut assignment).collect())
+        .collect()
 }
 
 #[cfg(test)]
@@ -231,13 +317,28 @@ mod tests {
     fn transfers_of_one_gpu_get_lanes_and_tallies_of_their_own() {
         let flow = |from, to| Flow::write(Pair::of(from, to), CopyMethod::Ce, 16, 1);
         let mut seed = 0;
-        let assignments = assign_lanes(&[vec![flow(0, 1), flow(1, 0)], vec![flow(0, 2)], vec![flow(1, 2)]], || {
-            seed += 2;
-            (seed, seed + 1)
-        });
-        let places: Vec<_> = assignments.concat().iter().map(|s| (s.lane, s.tally)).collect();
+        let assignments = assign_lanes(
+            &[
+                vec![flow(0, 1), flow(1, 0)],
+                vec![flow(0, 2)],
+                vec![flow(1, 2)],
+            ],
+            || {
+                seed += 2;
+                (seed, seed + 1)
+            },
+        );
+        let places: Vec<_> = assignments
+            .concat()
+            .iter()
+            .map(|s| (s.lane, s.tally))
+            .collect();
         assert_eq!(places, [(0, 0), (0, 0), (1, 0), (1, 1)]);
-        let seeds: Vec<_> = assignments.concat().iter().flat_map(|s| [s.sent, s.before]).collect();
+        let seeds: Vec<_> = assignments
+            .concat()
+            .iter()
+            .flat_map(|s| [s.sent, s.before])
+            .collect();
         assert_eq!(seeds, [2, 3, 4, 5, 6, 7, 8, 9]);
     }
 }

@@ -49,7 +49,12 @@ impl Job {
 
     /// The figures of one sample; the first of them decides whether the job is sampled again.
     fn figures(&self, timed: &GroupTiming) -> Result<Vec<f64>, Unusable> {
-        let each = || self.flows.iter().zip(&timed.each).map(|(flow, ms)| gb_s(flow.total(), *ms));
+        let each = || {
+            self.flows
+                .iter()
+                .zip(&timed.each)
+                .map(|(flow, ms)| gb_s(flow.total(), *ms))
+        };
         let all = self.flows.iter().map(Flow::total).sum::<u64>();
         let first = || each().next().unwrap_or(Err(Unusable::None));
         Ok(match self.metric {
@@ -58,7 +63,9 @@ impl Job {
             JobFigure::Total => vec![gb_s(all, timed.total)?],
             JobFigure::TotalWithin => vec![gb_s(all, timed.total)? * 2.0],
             JobFigure::Sum => vec![each().sum::<Result<f64, _>>()?],
-            JobFigure::Each => std::iter::once(gb_s(all, timed.total)).chain(each()).collect::<Result<_, _>>()?,
+            JobFigure::Each => std::iter::once(gb_s(all, timed.total))
+                .chain(each())
+                .collect::<Result<_, _>>()?,
             JobFigure::Latency => {
                 let times = self.flows.first().map_or(0, |flow| u64::from(flow.times));
                 let first = |of: &[f64]| us(of.first().copied().unwrap_or(f64::NAN), times);
@@ -82,7 +89,13 @@ pub(super) fn sampled<E: From<Unusable>>(
     jobs: &[Job],
     mut run: impl FnMut(&[&Job]) -> Result<Vec<GroupTiming>, E>,
 ) -> Result<Vec<JobResult>, E> {
-    let mut samples: Vec<Samples> = jobs.iter().map(|_| Samples { figures: Vec::new(), wrong: None }).collect();
+    let mut samples: Vec<Samples> = jobs
+        .iter()
+        .map(|_| Samples {
+            figures: Vec::new(),
+            wrong: None,
+        })
+        .collect();
     loop {
         let mut open = Vec::new();
         for (job, samples) in jobs.iter().zip(&mut samples) {
@@ -110,7 +123,10 @@ impl Samples {
         }
         let figures = job.figures(timed)?;
         self.figures.resize(figures.len(), Vec::new());
-        self.figures.iter_mut().zip(figures).for_each(|(all, one)| all.push(one));
+        self.figures
+            .iter_mut()
+            .zip(figures)
+            .for_each(|(all, one)| all.push(one));
         Ok(())
     }
 
@@ -123,7 +139,11 @@ impl Samples {
         if let Some((flow, checked)) = self.wrong {
             return Ok(JobResult::Wrong(flow, checked));
         }
-        let figures = self.figures.iter().map(|samples| policy.of(samples)).collect::<Result<_, _>>()?;
+        let figures = self
+            .figures
+            .iter()
+            .map(|samples| policy.of(samples))
+            .collect::<Result<_, _>>()?;
         Ok(JobResult::Figures(figures))
     }
 }
@@ -141,7 +161,12 @@ mod tests {
     }
 
     fn timed(each: &[f64], total: f64) -> GroupTiming {
-        GroupTiming { each: each.to_vec(), total, queued: vec![0.5; each.len()], wrong: None }
+        GroupTiming {
+            each: each.to_vec(),
+            total,
+            queued: vec![0.5; each.len()],
+            wrong: None,
+        }
     }
 
     fn figures(flows: Vec<Flow>, metric: JobFigure, timed: &GroupTiming) -> Vec<f64> {
@@ -157,36 +182,69 @@ mod tests {
         assert_eq!(figures(both(), JobFigure::Total, &clocks), [400.0]);
         assert_eq!(figures(both(), JobFigure::TotalWithin, &clocks), [800.0]);
         assert_eq!(figures(both(), JobFigure::Sum, &clocks), [750.0]);
-        assert_eq!(figures(both(), JobFigure::Each, &clocks), [400.0, 500.0, 250.0]);
-        assert_eq!(figures(both(), JobFigure::Latency, &clocks), [1000.0, 250.0]);
+        assert_eq!(
+            figures(both(), JobFigure::Each, &clocks),
+            [400.0, 500.0, 250.0]
+        );
+        assert_eq!(
+            figures(both(), JobFigure::Latency, &clocks),
+            [1000.0, 250.0]
+        );
     }
 
     #[test]
     fn only_scattering_jobs_are_sampled_again() {
-        let jobs = [Job::new(vec![flow(0, 1)], JobFigure::First), Job::new(vec![flow(2, 3)], JobFigure::First)];
+        let jobs = [
+            Job::new(vec![flow(0, 1)], JobFigure::First),
+            Job::new(vec![flow(2, 3)], JobFigure::First),
+        ];
         let mut runs = Vec::new();
         let taken = sampled::<Unusable>(&BANDWIDTH, &jobs, |chosen| {
             runs.push(chosen.len());
-            let ms = |job: &&Job| if job.flows[0].pair.from == 0 { 2.0 } else { 2.0 + runs.len() as f64 };
+            let ms = |job: &&Job| {
+                if job.flows[0].pair.from == 0 {
+                    2.0
+                } else {
+                    2.0 + runs.len() as f64
+                }
+            };
             Ok(chosen.iter().map(|job| timed(&[ms(job)], 9.0)).collect())
         });
         assert_eq!(runs, [2, 2, 2, 1, 1]);
-        let [JobResult::Figures(calm), JobResult::Figures(noisy)] = &taken.unwrap()[..] else { panic!() };
-        assert_eq!((calm[0].median, calm[0].repeats, calm[0].noisy), (500.0, 0, false));
+        let [JobResult::Figures(calm), JobResult::Figures(noisy)] = &taken.unwrap()[..] else {
+            panic!()
+        };
+        assert_eq!(
+            (calm[0].median, calm[0].repeats, calm[0].noisy),
+            (500.0, 0, false)
+        );
         assert_eq!((noisy[0].repeats, noisy[0].noisy), (2, true));
     }
 
     #[test]
     fn wrong_data_in_any_sample_leaves_no_figure() {
         let jobs = [Job::new(vec![flow(0, 1)], JobFigure::First)];
-        let checked =
-            CheckCounts { looked: 9, wrong: 1, zeros: 1, ones: 0, sentinels: 0, first: Some(3), last: Some(3) };
+        let checked = CheckCounts {
+            looked: 9,
+            wrong: 1,
+            zeros: 1,
+            ones: 0,
+            sentinels: 0,
+            first: Some(3),
+            last: Some(3),
+        };
         let mut runs = 0;
         let taken = sampled::<Unusable>(&BANDWIDTH, &jobs, |_| {
             runs += 1;
             let wrong = (runs == 2).then_some((flow(0, 1), checked));
-            Ok(vec![GroupTiming { wrong, ..timed(&[2.0], 2.0) }])
+            Ok(vec![GroupTiming {
+                wrong,
+                ..timed(&[2.0], 2.0)
+            }])
         });
-        assert_eq!((taken, runs), (Ok(vec![JobResult::Wrong(flow(0, 1), checked)]), 2));
+        assert_eq!(
+            (taken, runs),
+            (Ok(vec![JobResult::Wrong(flow(0, 1), checked)]), 2)
+        );
     }
 }

@@ -26,7 +26,11 @@ pub(in crate::suite) struct Watch(Vec<ReplayCounter>);
 impl Watch {
     /// Reads the counters.
     pub(in crate::suite) fn begin(context: &TestContext, gpus: &[Bdf]) -> Self {
-        let counter = |(gpu, bdf): (GpuId, &Bdf)| ReplayCounter { gpu, bdf: *bdf, replays: replays(context, *bdf) };
+        let counter = |(gpu, bdf): (GpuId, &Bdf)| ReplayCounter {
+            gpu,
+            bdf: *bdf,
+            replays: replays(context, *bdf),
+        };
         Self(GpuId::each(gpus).map(counter).collect())
     }
 
@@ -35,7 +39,12 @@ impl Watch {
     pub(in crate::suite) fn end(&self, context: &TestContext) -> (Vec<Finding>, Vec<String>) {
         let mut findings = Vec::new();
         let mut lines = Vec::new();
-        for ReplayCounter { gpu, bdf, replays: before } in &self.0 {
+        for ReplayCounter {
+            gpu,
+            bdf,
+            replays: before,
+        } in &self.0
+        {
             findings.extend(replayed(*gpu, *bdf, *before, replays(context, *bdf)));
             if let Some(state) = context.nvml().ok().and_then(|nvml| nvml.state(*bdf).ok()) {
                 findings.extend(throttled(*gpu, &state));
@@ -55,7 +64,11 @@ fn replayed(gpu: GpuId, bdf: Bdf, before: Option<u32>, after: Option<u32>) -> Op
     let more = after?.checked_sub(before?).filter(|more| *more > 0)?;
     let message = format!("GPU {gpu} ({bdf}): its PCIe link repeated {more} packets, expected 0");
     let finding = Code::PcieAer.finding(Severity::Warn, bdf, message);
-    Some(finding.values(more, 0, Some("packets")).seen(format!("NVML's replay counter rose by {more}")))
+    Some(
+        finding
+            .values(more, 0, Some("packets"))
+            .seen(format!("NVML's replay counter rose by {more}")),
+    )
 }
 
 /// Throttling by the power limit is normal for a busy GPU; anything else is a fault.
@@ -64,7 +77,11 @@ fn throttled(gpu: GpuId, state: &State) -> Option<Finding> {
     let why = (!state.throttled.is_empty()).then(|| state.throttled.join(", "))?;
     let severity = if bad { Severity::Warn } else { Severity::Info };
     let message = format!("GPU {gpu}: clocks are throttled: {why}");
-    Some(Code::GpuThrottled.finding(severity, gpu, message).seen(state_line(gpu, state)))
+    Some(
+        Code::GpuThrottled
+            .finding(severity, gpu, message)
+            .seen(state_line(gpu, state)),
+    )
 }
 
 /// `GPU 0: SM 1980 MHz, memory 3201 MHz, 35 C, 121.4 W`
@@ -77,12 +94,22 @@ pub(in crate::suite) fn state_line(gpu: GpuId, state: &State) -> String {
         (!state.throttled.is_empty()).then(|| state.throttled.join(", ")),
     ];
     let words: Vec<_> = words.into_iter().flatten().collect();
-    format!("GPU {gpu}: {}", if words.is_empty() { "no state reported".to_owned() } else { words.join(", ") })
+    format!(
+        "GPU {gpu}: {}",
+        if words.is_empty() {
+            "no state reported".to_owned()
+        } else {
+            words.join(", ")
+        }
+    )
 }
 
 /// The present state of every GPU; `None` where NVML does not report it.
 pub(in crate::suite) fn states_now(context: &TestContext) -> Vec<Option<State>> {
-    let gpus = context.clique().map(gpu::Clique::addresses).unwrap_or_default();
+    let gpus = context
+        .clique()
+        .map(gpu::Clique::addresses)
+        .unwrap_or_default();
     let state = |bdf| context.nvml().ok().and_then(|nvml| nvml.state(bdf).ok());
     gpus.into_iter().map(state).collect()
 }
@@ -98,9 +125,14 @@ pub(in crate::suite) fn throttled_for(seconds: &[&[Option<State>]]) -> Vec<Findi
     }
     let finding = |((gpu, why), times): ((GpuId, &str), usize)| {
         // A busy GPU may reach its power limit; anything else is a fault.
-        let severity = if why == "power cap" { Severity::Info } else { Severity::Warn };
+        let severity = if why == "power cap" {
+            Severity::Info
+        } else {
+            Severity::Warn
+        };
         let all = seconds.len();
-        let message = format!("GPU {gpu}: clocks were throttled in {times} of {all} seconds: {why}");
+        let message =
+            format!("GPU {gpu}: clocks were throttled in {times} of {all} seconds: {why}");
         Code::GpuThrottled.finding(severity, gpu, message)
     };
     reasons.into_iter().map(finding).collect()
@@ -123,8 +155,14 @@ pub(in crate::suite) fn state_of(gpu: GpuId, state: Option<&State>) -> GpuState 
 pub(in crate::suite) fn thermal_summary(seconds: &[&[Option<State>]]) -> String {
     let states = || seconds.iter().flat_map(|states| states.iter().flatten());
     let celsius = || states().filter_map(|s| s.celsius);
-    let heat = celsius().min().zip(celsius().max()).map(|(low, high)| format!("; {low} to {high} C"));
-    let power = states().filter_map(|s| s.watts).reduce(f64::max).map(|w| format!(", at most {w:.0} W"));
+    let heat = celsius()
+        .min()
+        .zip(celsius().max())
+        .map(|(low, high)| format!("; {low} to {high} C"));
+    let power = states()
+        .filter_map(|s| s.watts)
+        .reduce(f64::max)
+        .map(|w| format!(", at most {w:.0} W"));
     [heat, power].map(Option::unwrap_or_default).concat()
 }
 
@@ -132,17 +170,38 @@ pub(in crate::suite) fn thermal_summary(seconds: &[&[Option<State>]]) -> String 
 mod tests {
     use super::*;
 
-    const BDF: Bdf = Bdf { domain: 0, bus: 0x41, device: 0, function: 0 };
+    const BDF: Bdf = Bdf {
+        domain: 0,
+        bus: 0x41,
+        device: 0,
+        function: 0,
+    };
 
     fn state(throttled: &[&str]) -> State {
         let throttled = throttled.iter().map(|t| (*t).to_owned()).collect();
-        State { sm_mhz: Some(1980), memory_mhz: Some(3201), celsius: Some(35), watts: Some(121.44), throttled }
+        State {
+            sm_mhz: Some(1980),
+            memory_mhz: Some(3201),
+            celsius: Some(35),
+            watts: Some(121.44),
+            throttled,
+        }
     }
 
     #[test]
     fn a_rising_replay_counter_is_reported_and_an_unknown_one_is_not() {
-        assert!(replayed(0.into(), BDF, Some(7), Some(9)).unwrap().message.contains("repeated 2 packets"));
-        for (before, after) in [(Some(7), Some(7)), (None, Some(7)), (Some(7), None), (Some(7), Some(0))] {
+        assert!(
+            replayed(0.into(), BDF, Some(7), Some(9))
+                .unwrap()
+                .message
+                .contains("repeated 2 packets")
+        );
+        for (before, after) in [
+            (Some(7), Some(7)),
+            (None, Some(7)),
+            (Some(7), None),
+            (Some(7), Some(0)),
+        ] {
             assert_eq!(replayed(0.into(), BDF, before, after), None);
         }
     }
@@ -150,8 +209,21 @@ mod tests {
     #[test]
     fn heat_warns_and_the_power_limit_is_reported() {
         assert_eq!(throttled(0.into(), &state(&[])), None);
-        assert_eq!(throttled(0.into(), &state(&["power cap"])).unwrap().severity, Severity::Info);
-        assert_eq!(throttled(0.into(), &state(&["power cap", "power brake"])).unwrap().severity, Severity::Warn);
-        assert_eq!(state_line(0.into(), &state(&[])), "GPU 0: SM 1980 MHz, memory 3201 MHz, 35 C, 121.4 W");
+        assert_eq!(
+            throttled(0.into(), &state(&["power cap"]))
+                .unwrap()
+                .severity,
+            Severity::Info
+        );
+        assert_eq!(
+            throttled(0.into(), &state(&["power cap", "power brake"]))
+                .unwrap()
+                .severity,
+            Severity::Warn
+        );
+        assert_eq!(
+            state_line(0.into(), &state(&[])),
+            "GPU 0: SM 1980 MHz, memory 3201 MHz, 35 C, 121.4 W"
+        );
     }
 }

@@ -73,33 +73,61 @@ fn run(context: &TestContext) -> Result<Judgement, Box<Finding>> {
             used_bytes,
             total_bytes,
             users: users(before, gpu.bdf),
-            busy: status(before, gpu.bdf).filter(|g| g.is_busy()).and_then(|g| g.busy_percent),
+            busy: status(before, gpu.bdf)
+                .filter(|g| g.is_busy())
+                .and_then(|g| g.busy_percent),
         })
     };
     let seen = clique.gpus.iter().map(look).collect::<Result<Vec<_>, _>>();
-    let seen = seen.map_err(|e| crate::suite::shared::gpu_fault::fault_finding(Subject::Machine, &e))?;
-    let kind = clique.gpus.first().map(|g| format!("compute capability {}.{}", g.capability.0, g.capability.1));
+    let seen =
+        seen.map_err(|e| crate::suite::shared::gpu_fault::fault_finding(Subject::Machine, &e))?;
+    let kind = clique
+        .gpus
+        .first()
+        .map(|g| format!("compute capability {}.{}", g.capability.0, g.capability.1));
     let about = format!("CUDA {}, {}", clique.cuda, kind.unwrap_or_default());
-    let mode = context.confidential().map(|mode| in_mode(mode, context.confidential_state(mode)));
+    let mode = context
+        .confidential()
+        .map(|mode| in_mode(mode, context.confidential_state(mode)));
     Ok(judge(
         context.fabric()?,
         &seen,
         &about,
-        mode.into_iter().chain(fabric_state).chain(witnesses::findings(context, clique)),
+        mode.into_iter()
+            .chain(fabric_state)
+            .chain(witnesses::findings(context, clique)),
     ))
 }
 
 /// CUDA starts in a mode of confidential computing, about which firstlight claims nothing.
 fn in_mode(mode: Confidential, state: String) -> Finding {
-    let case = if mode.protected_pcie { ConfidentialCase::ProtectedPcie } else { ConfidentialCase::On };
-    Code::CcUnsupported.finding(Severity::Warn, Subject::Machine, state).because(Reason::Confidential(case))
+    let case = if mode.protected_pcie {
+        ConfidentialCase::ProtectedPcie
+    } else {
+        ConfidentialCase::On
+    };
+    Code::CcUnsupported
+        .finding(Severity::Warn, Subject::Machine, state)
+        .because(Reason::Confidential(case))
 }
 
-fn judge(fabric: &Fabric, seen: &[CudaGpu], about: &str, known: impl IntoIterator<Item = Finding>) -> Judgement {
-    let held = fabric.devices.iter().filter(|d| fabric.gpus.contains(&d.bdf) && d.driver.as_deref() == Some("nvidia"));
+fn judge(
+    fabric: &Fabric,
+    seen: &[CudaGpu],
+    about: &str,
+    known: impl IntoIterator<Item = Finding>,
+) -> Judgement {
+    let held = fabric
+        .devices
+        .iter()
+        .filter(|d| fabric.gpus.contains(&d.bdf) && d.driver.as_deref() == Some("nvidia"));
     let held: Vec<Bdf> = held.map(|d| d.bdf).collect();
     let mut findings = Vec::from_iter(known);
-    findings.extend(held.iter().filter(|bdf| seen.iter().all(|s| s.bdf != **bdf)).map(missing));
+    findings.extend(
+        held.iter()
+            .filter(|bdf| seen.iter().all(|s| s.bdf != **bdf))
+            .map(missing),
+    );
     findings.extend(seen.iter().filter(|s| !held.contains(&s.bdf)).map(unbound));
     findings.extend(seen.iter().filter_map(in_use));
     let summary = findings.iter().max_by_key(|f| f.severity).map_or_else(
@@ -118,7 +146,11 @@ fn models(seen: &[CudaGpu]) -> String {
     for seen in seen {
         *counts.entry(&seen.name).or_default() += 1;
     }
-    counts.iter().map(|(name, n)| format!("{n} x {name}")).collect::<Vec<_>>().join(", ")
+    counts
+        .iter()
+        .map(|(name, n)| format!("{n} x {name}"))
+        .collect::<Vec<_>>()
+        .join(", ")
 }
 
 fn missing(bdf: &Bdf) -> Finding {
@@ -127,7 +159,10 @@ fn missing(bdf: &Bdf) -> Finding {
 }
 
 fn unbound(seen: &CudaGpu) -> Finding {
-    let message = format!("CUDA sees a GPU at {}, where the bus shows none that is bound to the driver", seen.bdf);
+    let message = format!(
+        "CUDA sees a GPU at {}, where the bus shows none that is bound to the driver",
+        seen.bdf
+    );
     Code::GpuCountCuda.finding(Severity::Error, seen.bdf, message)
 }
 
@@ -144,21 +179,43 @@ fn in_use(seen: &CudaGpu) -> Option<Finding> {
     if users.is_empty() && seen.used_bytes <= OWN_BYTES && seen.busy.is_none() {
         return None;
     }
-    let busy = seen.busy.map_or(String::new(), |percent| format!("{percent} % busy, "));
-    let taken = format!("{busy}{:.1} of {:.1} GiB taken", gib(seen.used_bytes), gib(seen.total_bytes));
-    let who = if users.is_empty() { "processes that NVML does not name".to_owned() } else { process_names(users) };
-    let finding = Code::GpuInUse.finding(Severity::Warn, subject, format!("{name} is in use: {taken} by {who}"));
+    let busy = seen
+        .busy
+        .map_or(String::new(), |percent| format!("{percent} % busy, "));
+    let taken = format!(
+        "{busy}{:.1} of {:.1} GiB taken",
+        gib(seen.used_bytes),
+        gib(seen.total_bytes)
+    );
+    let who = if users.is_empty() {
+        "processes that NVML does not name".to_owned()
+    } else {
+        process_names(users)
+    };
+    let finding = Code::GpuInUse.finding(
+        Severity::Warn,
+        subject,
+        format!("{name} is in use: {taken} by {who}"),
+    );
     let finding = finding.values(seen.used_bytes, OWN_BYTES, Some("bytes"));
     Some(finding.seen_all(users.iter().map(process_line).collect()))
 }
 
 fn process_names(users: &[Process]) -> String {
-    let name = |p: &Process| if p.name.is_empty() { format!("process {}", p.pid) } else { p.name.clone() };
+    let name = |p: &Process| {
+        if p.name.is_empty() {
+            format!("process {}", p.pid)
+        } else {
+            p.name.clone()
+        }
+    };
     users.iter().map(name).collect::<Vec<_>>().join(", ")
 }
 
 fn process_line(process: &Process) -> String {
-    let bytes = process.bytes.map_or("unknown".to_owned(), |b| b.to_string());
+    let bytes = process
+        .bytes
+        .map_or("unknown".to_owned(), |b| b.to_string());
     format!("process {} {}: {bytes} bytes", process.pid, process.name)
 }
 
@@ -173,15 +230,19 @@ mod tests {
         for gpu in fabric.gpus.clone() {
             fixture::device(&mut fabric, gpu).driver = Some("nvidia".into());
         }
-        let seen = fabric.gpus.iter().enumerate().map(|(ordinal, bdf)| CudaGpu {
-            ordinal,
-            bdf: *bdf,
-            name: "NVIDIA A".into(),
-            used_bytes: 500 << 20,
-            total_bytes: 24 << 30,
-            users: Ok(vec![]),
-            busy: None,
-        });
+        let seen = fabric
+            .gpus
+            .iter()
+            .enumerate()
+            .map(|(ordinal, bdf)| CudaGpu {
+                ordinal,
+                bdf: *bdf,
+                name: "NVIDIA A".into(),
+                used_bytes: 500 << 20,
+                total_bytes: 24 << 30,
+                users: Ok(vec![]),
+                busy: None,
+            });
         let seen = seen.collect();
         (fabric, seen)
     }
@@ -193,20 +254,39 @@ mod tests {
     #[test]
     fn all_gpus_seen_and_free_pass() {
         let (fabric, seen) = machine();
-        assert_eq!(said(&fabric, &seen).summary, "2 x NVIDIA A: CUDA 12.5, compute capability 8.9, 24.0 GiB");
+        assert_eq!(
+            said(&fabric, &seen).summary,
+            "2 x NVIDIA A: CUDA 12.5, compute capability 8.9, 24.0 GiB"
+        );
         let mut seen = seen;
         seen[1].name = "NVIDIA B".into();
-        assert!(said(&fabric, &seen).summary.starts_with("1 x NVIDIA A, 1 x NVIDIA B: "));
+        assert!(
+            said(&fabric, &seen)
+                .summary
+                .starts_with("1 x NVIDIA A, 1 x NVIDIA B: ")
+        );
     }
 
     #[test]
     fn a_mode_of_confidential_computing_warns_that_nothing_is_claimed() {
         let (fabric, seen) = machine();
-        for (protected_pcie, case) in [(true, ConfidentialCase::ProtectedPcie), (false, ConfidentialCase::On)] {
-            let finding = in_mode(Confidential { protected_pcie, ready: Some(true) }, "it is on".to_owned());
+        for (protected_pcie, case) in [
+            (true, ConfidentialCase::ProtectedPcie),
+            (false, ConfidentialCase::On),
+        ] {
+            let finding = in_mode(
+                Confidential {
+                    protected_pcie,
+                    ready: Some(true),
+                },
+                "it is on".to_owned(),
+            );
             assert_eq!(finding.reason, Some(Reason::Confidential(case)));
             let said = judge(&fabric, &seen, "CUDA 13.0", Some(finding));
-            assert_eq!((said.outcome(), said.summary.as_str()), (Outcome::Warn, "it is on"));
+            assert_eq!(
+                (said.outcome(), said.summary.as_str()),
+                (Outcome::Warn, "it is on")
+            );
         }
     }
 
@@ -215,7 +295,9 @@ mod tests {
         let (fabric, mut seen) = machine();
         seen.pop();
         let judgement = said(&fabric, &seen);
-        assert!(judgement.outcome() == Outcome::Fail && judgement.findings[0].is(Code::GpuCountCuda));
+        assert!(
+            judgement.outcome() == Outcome::Fail && judgement.findings[0].is(Code::GpuCountCuda)
+        );
         let (mut fabric, seen) = machine();
         fabric.gpus.pop();
         assert_eq!(said(&fabric, &seen).outcome(), Outcome::Error);
@@ -225,18 +307,37 @@ mod tests {
     fn a_gpu_in_use_warns_with_names() {
         let (fabric, mut seen) = machine();
         let name = "/usr/bin/train".into();
-        let train = Process { pid: 7, name, bytes: Some(9 << 30), compute: true, ours: false };
+        let train = Process {
+            pid: 7,
+            name,
+            bytes: Some(9 << 30),
+            compute: true,
+            ours: false,
+        };
         seen[1].users = Ok(vec![train]);
         seen[1].used_bytes = 10 << 30;
         let judgement = said(&fabric, &seen);
         assert_eq!(judgement.outcome(), Outcome::Warn);
-        assert_eq!(judgement.summary, "GPU 1 is in use: 10.0 of 24.0 GiB taken by /usr/bin/train");
+        assert_eq!(
+            judgement.summary,
+            "GPU 1 is in use: 10.0 of 24.0 GiB taken by /usr/bin/train"
+        );
         seen[1].users = Ok(vec![]);
-        assert!(said(&fabric, &seen).summary.ends_with("by processes that NVML does not name"));
+        assert!(
+            said(&fabric, &seen)
+                .summary
+                .ends_with("by processes that NVML does not name")
+        );
         (seen[1].used_bytes, seen[1].busy) = (1 << 20, Some(97));
         let judgement = said(&fabric, &seen);
         assert_eq!(judgement.outcome(), Outcome::Warn);
-        assert!(judgement.summary.starts_with("GPU 1 is in use: 97 % busy, "), "{}", judgement.summary);
+        assert!(
+            judgement
+                .summary
+                .starts_with("GPU 1 is in use: 97 % busy, "),
+            "{}",
+            judgement.summary
+        );
     }
 
     #[test]

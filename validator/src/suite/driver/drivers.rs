@@ -23,34 +23,76 @@ pub(in crate::suite) const TEST: Test = Test {
 
 fn run(context: &TestContext) -> Result<Judgement, Box<Finding>> {
     let fabric = context.fabric()?;
-    let loaded = modules::loaded(&context.root, modules::FOREIGN).map_err(|e| unreadable("sys/module", &e))?;
-    let version = modules::nvidia_version(&context.root).map_err(|e| unreadable("sys/module/nvidia/version", &e))?;
-    Ok(judge(fabric, &loaded, version.as_deref(), context.config.expect.driver.as_deref()))
+    let loaded = modules::loaded(&context.root, modules::FOREIGN)
+        .map_err(|e| unreadable("sys/module", &e))?;
+    let version = modules::nvidia_version(&context.root)
+        .map_err(|e| unreadable("sys/module/nvidia/version", &e))?;
+    Ok(judge(
+        fabric,
+        &loaded,
+        version.as_deref(),
+        context.config.expect.driver.as_deref(),
+    ))
 }
 
-fn judge(fabric: &Fabric, loaded: &[&str], version: Option<&str>, expected: Option<&str>) -> Judgement {
-    let on_gpus = fabric.devices.iter().filter(|d| fabric.gpus.contains(&d.bdf));
+fn judge(
+    fabric: &Fabric,
+    loaded: &[&str],
+    version: Option<&str>,
+    expected: Option<&str>,
+) -> Judgement {
+    let on_gpus = fabric
+        .devices
+        .iter()
+        .filter(|d| fabric.gpus.contains(&d.bdf));
     let bound = on_gpus.filter_map(|d| Some((d, d.driver.as_deref().filter(|n| *n != "nvidia")?)));
     let alone = version.is_none();
-    let mut findings: Vec<_> = bound.map(|(gpu, driver)| held(gpu, driver, alone)).collect();
+    let mut findings: Vec<_> = bound
+        .map(|(gpu, driver)| held(gpu, driver, alone))
+        .collect();
     findings.extend(loaded.iter().map(|module| {
         Code::DriverForeign
-            .finding(Severity::Fail, Subject::part(module), format!("{module} is loaded, expected not to be"))
+            .finding(
+                Severity::Fail,
+                Subject::part(module),
+                format!("{module} is loaded, expected not to be"),
+            )
             .values("loaded", "not loaded", None)
             .seen(format!("/sys/module/{module}"))
-            .because(Reason::ForeignDriver(ForeignDriver { name: (*module).to_owned(), bound: false, alone }))
+            .because(Reason::ForeignDriver(ForeignDriver {
+                name: (*module).to_owned(),
+                bound: false,
+                alone,
+            }))
     }));
     // A machine without GPUs needs no driver, even if the configuration names one.
-    findings.extend(expected.filter(|_| !fabric.gpus.is_empty()).and_then(|e| mismatch(version, e)));
-    let guests = findings.iter().filter(|f| f.severity == Severity::Info).count();
-    let summary = match (findings.iter().find(|f| f.severity > Severity::Info), version) {
+    findings.extend(
+        expected
+            .filter(|_| !fabric.gpus.is_empty())
+            .and_then(|e| mismatch(version, e)),
+    );
+    let guests = findings
+        .iter()
+        .filter(|f| f.severity == Severity::Info)
+        .count();
+    let summary = match (
+        findings.iter().find(|f| f.severity > Severity::Info),
+        version,
+    ) {
         (Some(first), _) => first.message.to_string(),
         (None, Some(version)) if guests > 0 => {
-            format!("nvidia {version}; {} passed to virtual machines", count(guests, "GPU"))
+            format!(
+                "nvidia {version}; {} passed to virtual machines",
+                count(guests, "GPU")
+            )
         }
-        (None, None) if guests > 0 => format!("{} passed to virtual machines", count(guests, "GPU")),
+        (None, None) if guests > 0 => {
+            format!("{} passed to virtual machines", count(guests, "GPU"))
+        }
         (None, Some(version)) => format!("nvidia {version}; no other driver on a GPU"),
-        (None, None) if fabric.gpus.is_empty() => "no NVIDIA GPU; no driver for one is loaded".to_owned(),
+        (None, None) if fabric.gpus.is_empty() => {
+            "no NVIDIA GPU; no driver for one is loaded".to_owned()
+        }
         (None, None) => "no driver on a GPU, none loaded for one".to_owned(),
     };
     Judgement::of(summary, findings)
@@ -62,9 +104,15 @@ fn held(gpu: &Device, driver: &str, alone: bool) -> Finding {
     let bdf = gpu.bdf;
     let of_guest = gpu.pass_through_driver().is_some();
     let (severity, message) = if of_guest {
-        (Severity::Info, format!("{bdf} is held by {driver} for a virtual machine"))
+        (
+            Severity::Info,
+            format!("{bdf} is held by {driver} for a virtual machine"),
+        )
     } else {
-        (Severity::Fail, format!("{bdf} is held by {driver}, expected nvidia or none"))
+        (
+            Severity::Fail,
+            format!("{bdf} is held by {driver}, expected nvidia or none"),
+        )
     };
     let finding = Code::DriverForeign
         .finding(severity, bdf, message)
@@ -73,19 +121,32 @@ fn held(gpu: &Device, driver: &str, alone: bool) -> Finding {
     finding.because(if of_guest {
         Reason::OfGuest
     } else {
-        Reason::ForeignDriver(ForeignDriver { name: driver.to_owned(), bound: true, alone })
+        Reason::ForeignDriver(ForeignDriver {
+            name: driver.to_owned(),
+            bound: true,
+            alone,
+        })
     })
 }
 
 fn mismatch(version: Option<&str>, expected: &str) -> Option<Finding> {
     let (code, severity, message) = match version {
         Some(version) if version == expected => return None,
-        Some(version) => {
-            (Code::DriverMismatch, Severity::Fail, format!("the NVIDIA driver is {version}, expected {expected}"))
-        }
-        None => (Code::ExpectUnchecked, Severity::Error, format!("no NVIDIA driver is loaded, expected {expected}")),
+        Some(version) => (
+            Code::DriverMismatch,
+            Severity::Fail,
+            format!("the NVIDIA driver is {version}, expected {expected}"),
+        ),
+        None => (
+            Code::ExpectUnchecked,
+            Severity::Error,
+            format!("no NVIDIA driver is loaded, expected {expected}"),
+        ),
     };
-    Some(code.finding(severity, Subject::part("nvidia"), message).values(version, expected, None))
+    Some(
+        code.finding(severity, Subject::part("nvidia"), message)
+            .values(version, expected, None),
+    )
 }
 
 #[cfg(test)]
@@ -104,7 +165,10 @@ mod tests {
     #[test]
     fn nvidias_driver_or_none_passes_and_any_other_is_named() {
         for driver in [None, Some("nvidia")] {
-            assert_eq!(judge(&with_driver(driver), &[], None, None).outcome(), Outcome::Pass);
+            assert_eq!(
+                judge(&with_driver(driver), &[], None, None).outcome(),
+                Outcome::Pass
+            );
         }
         for driver in ["nouveau", "nvidiafb"] {
             let said = judge(&with_driver(Some(driver)), &[], None, None);
@@ -116,10 +180,19 @@ mod tests {
     #[test]
     fn a_gpu_of_a_virtual_machine_is_information() {
         let said = judge(&with_driver(Some("vfio-pci")), &[], Some("550.1"), None);
-        assert_eq!((said.outcome(), said.findings[0].severity), (Outcome::Pass, Severity::Info));
-        assert_eq!(said.summary, "nvidia 550.1; 1 GPU passed to virtual machines");
+        assert_eq!(
+            (said.outcome(), said.findings[0].severity),
+            (Outcome::Pass, Severity::Info)
+        );
+        assert_eq!(
+            said.summary,
+            "nvidia 550.1; 1 GPU passed to virtual machines"
+        );
         let worse = judge(&with_driver(Some("vfio-pci")), &["nouveau"], None, None);
-        assert_eq!((worse.outcome(), worse.summary.as_str()), (Outcome::Fail, "nouveau is loaded, expected not to be"));
+        assert_eq!(
+            (worse.outcome(), worse.summary.as_str()),
+            (Outcome::Fail, "nouveau is loaded, expected not to be")
+        );
     }
 
     #[test]
@@ -135,9 +208,19 @@ mod tests {
         for (version, install) in [(None, true), (Some("550.1"), false)] {
             let said = judge(&with_driver(Some("nouveau")), &["nouveau"], version, None);
             let remedies: Vec<_> = said.findings.iter().map(Finding::shown_remedy).collect();
-            assert!(remedies.len() == 2 && remedies[0] == remedies[1], "{remedies:?}");
-            assert!(remedies[0].contains("`module_blacklist=nouveau`"), "{remedies:?}");
-            assert_eq!(remedies[0].contains("install NVIDIA's driver"), install, "{remedies:?}");
+            assert!(
+                remedies.len() == 2 && remedies[0] == remedies[1],
+                "{remedies:?}"
+            );
+            assert!(
+                remedies[0].contains("`module_blacklist=nouveau`"),
+                "{remedies:?}"
+            );
+            assert_eq!(
+                remedies[0].contains("install NVIDIA's driver"),
+                install,
+                "{remedies:?}"
+            );
         }
     }
 
@@ -147,6 +230,9 @@ mod tests {
         assert_eq!(say(Some("550.1"), Some("550.1")).outcome(), Outcome::Pass);
         assert!(say(Some("555.2"), Some("550.1")).findings[0].is(Code::DriverMismatch));
         assert_eq!(say(None, Some("550.1")).outcome(), Outcome::Error);
-        assert_eq!(judge(&fixture::machine(0), &[], None, Some("550.1")).outcome(), Outcome::Pass);
+        assert_eq!(
+            judge(&fixture::machine(0), &[], None, Some("550.1")).outcome(),
+            Outcome::Pass
+        );
     }
 }

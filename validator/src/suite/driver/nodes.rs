@@ -33,7 +33,10 @@ fn run(context: &TestContext) -> Result<Judgement, Box<Finding>> {
     let wanted = nodes::needed_nodes(known(&context.nvidia.gpus)?, known(&majors)?);
     let mut wanted = known(&wanted)?.clone();
     add(&mut wanted, account);
-    let all: Vec<_> = wanted.into_iter().map(|w| (nodes::state(&context.root, &w.path), w)).collect();
+    let all: Vec<_> = wanted
+        .into_iter()
+        .map(|w| (nodes::state(&context.root, &w.path), w))
+        .collect();
     Ok(judge(&all, account.is_some()))
 }
 
@@ -41,14 +44,20 @@ fn run(context: &TestContext) -> Result<Judgement, Box<Finding>> {
 fn add(wanted: &mut Vec<DeviceNode>, account: Option<&Account>) {
     for node in account.iter().flat_map(|a| &a.nodes) {
         if !wanted.iter().any(|w| w.path == node.path) {
-            wanted.push(DeviceNode { path: node.path.clone(), numbers: Some((node.major, node.minor)) });
+            wanted.push(DeviceNode {
+                path: node.path.clone(),
+                numbers: Some((node.major, node.minor)),
+            });
         }
     }
 }
 
 /// `ours`: firstlight's init started this machine, so every node must already exist.
 fn judge(all: &[(ReadResult<NodeState>, DeviceNode)], ours: bool) -> Judgement {
-    let findings: Vec<_> = all.iter().filter_map(|(found, wanted)| finding(found, wanted, ours)).collect();
+    let findings: Vec<_> = all
+        .iter()
+        .filter_map(|(found, wanted)| finding(found, wanted, ours))
+        .collect();
     let summary = match findings.iter().rev().max_by_key(|f| f.severity) {
         Some(worst) => worst.message.to_string(),
         None => format!("{} of {} nodes: {}", all.len(), all.len(), names(all)),
@@ -57,7 +66,10 @@ fn judge(all: &[(ReadResult<NodeState>, DeviceNode)], ours: bool) -> Judgement {
 }
 
 fn names(all: &[(ReadResult<NodeState>, DeviceNode)]) -> String {
-    let gpus = all.iter().filter(|(_, w)| w.path.strip_prefix("/dev/nvidia").is_some_and(is_number)).count();
+    let gpus = all
+        .iter()
+        .filter(|(_, w)| w.path.strip_prefix("/dev/nvidia").is_some_and(is_number))
+        .count();
     format!("nvidiactl, {}, uvm", count(gpus, "GPU"))
 }
 
@@ -68,11 +80,17 @@ fn is_number(text: &str) -> bool {
 fn finding(found: &ReadResult<NodeState>, wanted: &DeviceNode, ours: bool) -> Option<Finding> {
     let path = &wanted.path;
     let (severity, message) = match (found, wanted.numbers) {
-        (Err(why), _) => (Severity::Error, format!("a device node cannot be read: {why}")),
+        (Err(why), _) => (
+            Severity::Error,
+            format!("a device node cannot be read: {why}"),
+        ),
         // CUDA loads nvidia-uvm at its first use where nvidia-modprobe is installed.
         (_, None) => {
             let severity = if ours { Severity::Fail } else { Severity::Warn };
-            (severity, format!("nvidia-uvm is not loaded, so {path} does not work"))
+            (
+                severity,
+                format!("nvidia-uvm is not loaded, so {path} does not work"),
+            )
         }
         (Ok(NodeState::Device(a, b)), Some((c, d))) if (*a, *b) == (c, d) => return None,
         (Ok(state), Some((major, minor))) => {
@@ -81,15 +99,24 @@ fn finding(found: &ReadResult<NodeState>, wanted: &DeviceNode, ours: bool) -> Op
                 NodeState::Other => "not a character device".to_owned(),
                 NodeState::Device(a, b) => format!("device {a}:{b}"),
             };
-            (Severity::Fail, format!("{path} is {found}, expected device {major}:{minor}"))
+            (
+                Severity::Fail,
+                format!("{path} is {found}, expected device {major}:{minor}"),
+            )
         }
     };
-    let expected = wanted.numbers.map(|(major, minor)| format!("{major}:{minor}"));
+    let expected = wanted
+        .numbers
+        .map(|(major, minor)| format!("{major}:{minor}"));
     let measured = match found {
         Ok(NodeState::Device(a, b)) => Some(format!("{a}:{b}")),
         _ => None,
     };
-    Some(Code::NodesMissing.finding(severity, Subject::file(path), message).values(measured, expected, None))
+    Some(
+        Code::NodesMissing
+            .finding(severity, Subject::file(path), message)
+            .values(measured, expected, None),
+    )
 }
 
 #[cfg(test)]
@@ -100,7 +127,10 @@ mod tests {
     use serde_json::json;
 
     fn node(name: &str, numbers: Option<(u32, u32)>) -> DeviceNode {
-        DeviceNode { path: format!("/dev/{name}"), numbers }
+        DeviceNode {
+            path: format!("/dev/{name}"),
+            numbers,
+        }
     }
 
     fn say(found: ReadResult<NodeState>, numbers: Option<(u32, u32)>, ours: bool) -> Judgement {
@@ -110,18 +140,38 @@ mod tests {
     #[test]
     fn the_right_numbers_pass_and_anything_else_fails() {
         let said = say(Ok(NodeState::Device(195, 0)), Some((195, 0)), true);
-        assert_eq!((said.outcome(), said.summary.as_str()), (Outcome::Pass, "1 of 1 nodes: nvidiactl, 1 GPU, uvm"));
-        for found in [NodeState::Missing, NodeState::Other, NodeState::Device(195, 1), NodeState::Device(511, 0)] {
+        assert_eq!(
+            (said.outcome(), said.summary.as_str()),
+            (Outcome::Pass, "1 of 1 nodes: nvidiactl, 1 GPU, uvm")
+        );
+        for found in [
+            NodeState::Missing,
+            NodeState::Other,
+            NodeState::Device(195, 1),
+            NodeState::Device(511, 0),
+        ] {
             let said = say(Ok(found), Some((195, 0)), false);
-            assert!(said.outcome() == Outcome::Fail && said.findings[0].is(Code::NodesMissing), "{found:?}");
+            assert!(
+                said.outcome() == Outcome::Fail && said.findings[0].is(Code::NodesMissing),
+                "{found:?}"
+            );
         }
-        assert_eq!(say(Err("/dev/nvidia0: denied".into()), Some((195, 0)), true).outcome(), Outcome::Error);
+        assert_eq!(
+            say(Err("/dev/nvidia0: denied".into()), Some((195, 0)), true).outcome(),
+            Outcome::Error
+        );
     }
 
     #[test]
     fn a_missing_uvm_fails_where_it_would_not_be_loaded_later() {
-        assert_eq!(say(Ok(NodeState::Missing), None, true).outcome(), Outcome::Fail);
-        assert_eq!(say(Ok(NodeState::Missing), None, false).outcome(), Outcome::Warn);
+        assert_eq!(
+            say(Ok(NodeState::Missing), None, true).outcome(),
+            Outcome::Fail
+        );
+        assert_eq!(
+            say(Ok(NodeState::Missing), None, false).outcome(),
+            Outcome::Warn
+        );
     }
 
     #[test]

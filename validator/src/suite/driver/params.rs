@@ -56,9 +56,14 @@ const KEYS: &str = "NVreg_RegistryDwords";
 
 /// Judges what modprobe passes to each module. A value that the module does not show may belong to another version of the
 /// driver or to a module that is not loaded, so that alone is no fault.
-fn judge_modprobe(passed: &[(&str, Passed)], in_force: impl Fn(&str, &str) -> ReadResult<Option<String>>) -> Judgement {
+fn judge_modprobe(
+    passed: &[(&str, Passed)],
+    in_force: impl Fn(&str, &str) -> ReadResult<Option<String>>,
+) -> Judgement {
     if passed.is_empty() {
-        return Judgement::not_applicable("not started by firstlight, and modprobe's configuration has no parameters");
+        return Judgement::not_applicable(
+            "not started by firstlight, and modprobe's configuration has no parameters",
+        );
     }
     let mut last = BTreeMap::new();
     let mut findings = Vec::new();
@@ -67,11 +72,18 @@ fn judge_modprobe(passed: &[(&str, Passed)], in_force: impl Fn(&str, &str) -> Re
         match value {
             // In a value, modprobe's words are the kernel's: only `#` cannot be meant for the module.
             None if name.starts_with('#') => {
-                let message = format!("{place}: modprobe passes the remark behind the options to {module}");
-                findings.push(Code::DriverParameters.finding(Severity::Info, Subject::part(module), message));
+                let message =
+                    format!("{place}: modprobe passes the remark behind the options to {module}");
+                findings.push(Code::DriverParameters.finding(
+                    Severity::Info,
+                    Subject::part(module),
+                    message,
+                ));
             }
             None => {}
-            Some(value) => drop(last.insert((*module, name.as_str()), (value.as_str(), place.as_str()))),
+            Some(value) => {
+                last.insert((*module, name.as_str()), (value.as_str(), place.as_str()));
+            }
         }
     }
     let mut shown = Vec::new();
@@ -83,30 +95,55 @@ fn judge_modprobe(passed: &[(&str, Passed)], in_force: impl Fn(&str, &str) -> Re
             }
             Ok(Some(now)) => {
                 // Only the registry's keys decide about peer-to-peer.
-                let severity = if name == KEYS { Severity::Warn } else { Severity::Info };
-                (severity, format!("{name} is '{now}', but {place} has '{wanted}'"), now.as_str().into())
+                let severity = if name == KEYS {
+                    Severity::Warn
+                } else {
+                    Severity::Info
+                };
+                (
+                    severity,
+                    format!("{name} is '{now}', but {place} has '{wanted}'"),
+                    now.as_str().into(),
+                )
             }
-            Ok(None) => (Severity::Info, format!("{module} does not show {name}, which {place} sets"), Value::Null),
+            Ok(None) => (
+                Severity::Info,
+                format!("{module} does not show {name}, which {place} sets"),
+                Value::Null,
+            ),
             Err(why) if name == KEYS => (Severity::Error, why, Value::Null),
             Err(why) => (Severity::Info, why, Value::Null),
         };
         let finding = Code::DriverParameters.finding(severity, Subject::part(module), message);
         findings.push(finding.values(now, wanted, None));
     }
-    let worst = findings.iter().find(|finding| finding.severity > Severity::Info);
+    let worst = findings
+        .iter()
+        .find(|finding| finding.severity > Severity::Info);
     let summary = match worst {
         Some(finding) => finding.message.to_string(),
-        None => format!("{} of modprobe's configuration in force: {}", shown.len(), shown.join(", ")),
+        None => format!(
+            "{} of modprobe's configuration in force: {}",
+            shown.len(),
+            shown.join(", ")
+        ),
     };
     Judgement::of(summary, findings)
 }
 
 /// `in_force` is a parameter's present value; `None` when the module does not show it.
-fn judge(account: &Account, in_force: impl Fn(&Parameter) -> ReadResult<Option<String>>) -> Judgement {
+fn judge(
+    account: &Account,
+    in_force: impl Fn(&Parameter) -> ReadResult<Option<String>>,
+) -> Judgement {
     if account.parameters.is_empty() {
         return Judgement::not_applicable("no parameter was asked for");
     }
-    let findings: Vec<_> = account.parameters.iter().filter_map(|p| finding(p, in_force(p))).collect();
+    let findings: Vec<_> = account
+        .parameters
+        .iter()
+        .filter_map(|p| finding(p, in_force(p)))
+        .collect();
     let summary = match findings.first() {
         Some(first) => first.message.to_string(),
         None => {
@@ -118,7 +155,12 @@ fn judge(account: &Account, in_force: impl Fn(&Parameter) -> ReadResult<Option<S
 }
 
 fn finding(asked: &Parameter, now: ReadResult<Option<String>>) -> Option<Finding> {
-    let Parameter { module, name, wanted, found } = asked;
+    let Parameter {
+        module,
+        name,
+        wanted,
+        found,
+    } = asked;
     let mismatch = |severity, message: String, now: Value| {
         let finding = Code::DriverParameters.finding(severity, Subject::part(module), message);
         Some(finding.values(now, wanted.as_str(), None))
@@ -126,12 +168,16 @@ fn finding(asked: &Parameter, now: ReadResult<Option<String>>) -> Option<Finding
     // The module may hide a parameter that init was able to read in another way.
     match now.map(|now| now.or_else(|| found.clone())) {
         Ok(Some(now)) if same_value(wanted, &now) => None,
-        Ok(Some(now)) => {
-            mismatch(Severity::Fail, format!("{name} is '{now}', expected '{wanted}'"), now.as_str().into())
-        }
-        Ok(None) => {
-            mismatch(Severity::Error, format!("{module} does not show {name}, expected '{wanted}'"), Value::Null)
-        }
+        Ok(Some(now)) => mismatch(
+            Severity::Fail,
+            format!("{name} is '{now}', expected '{wanted}'"),
+            now.as_str().into(),
+        ),
+        Ok(None) => mismatch(
+            Severity::Error,
+            format!("{module} does not show {name}, expected '{wanted}'"),
+            Value::Null,
+        ),
         Err(why) => mismatch(Severity::Error, why, Value::Null),
     }
 }
@@ -155,7 +201,10 @@ mod tests {
         assert_eq!(now("a=1;b=2").summary, "1 in force: NVreg_RegistryDwords");
         let said = now("");
         assert!(said.outcome() == Outcome::Fail && said.findings[0].is(Code::DriverParameters));
-        assert_eq!(said.summary, "NVreg_RegistryDwords is '', expected 'a=1;b=2'");
+        assert_eq!(
+            said.summary,
+            "NVreg_RegistryDwords is '', expected 'a=1;b=2'"
+        );
     }
 
     #[test]
@@ -166,29 +215,60 @@ mod tests {
 
     #[test]
     fn an_unreadable_parameter_is_an_error() {
-        assert_eq!(judge(&asked(&Value::Null), |_| Ok(None)).outcome(), Outcome::Error);
-        assert_eq!(judge(&asked(&Value::Null), |_| Err("denied".to_owned())).outcome(), Outcome::Error);
-        assert_eq!(judge(&asked(&json!("a=1;b=2")), |_| Ok(None)).outcome(), Outcome::Pass);
+        assert_eq!(
+            judge(&asked(&Value::Null), |_| Ok(None)).outcome(),
+            Outcome::Error
+        );
+        assert_eq!(
+            judge(&asked(&Value::Null), |_| Err("denied".to_owned())).outcome(),
+            Outcome::Error
+        );
+        assert_eq!(
+            judge(&asked(&json!("a=1;b=2")), |_| Ok(None)).outcome(),
+            Outcome::Pass
+        );
     }
 
     /// The outcome and the findings' messages for these words of modprobe, with A, B and the keys in force as 1.
     fn by_modprobe(words: &[&str]) -> (Outcome, Vec<String>) {
         let word = |text: &&str| {
-            let (name, value) =
-                text.split_once('=').map_or((*text, None), |(name, value)| (name, Some(value.to_owned())));
-            ("nvidia", Passed { name: name.to_owned(), value, place: "x.conf line 1".to_owned() })
+            let (name, value) = text.split_once('=').map_or((*text, None), |(name, value)| {
+                (name, Some(value.to_owned()))
+            });
+            (
+                "nvidia",
+                Passed {
+                    name: name.to_owned(),
+                    value,
+                    place: "x.conf line 1".to_owned(),
+                },
+            )
         };
         let words: Vec<_> = words.iter().map(word).collect();
-        let said = judge_modprobe(&words, |_, name| Ok(["A", "B", KEYS].contains(&name).then(|| "1".to_owned())));
-        (said.outcome(), said.findings.iter().map(|f| f.message.to_string()).collect())
+        let said = judge_modprobe(&words, |_, name| {
+            Ok(["A", "B", KEYS].contains(&name).then(|| "1".to_owned()))
+        });
+        (
+            said.outcome(),
+            said.findings
+                .iter()
+                .map(|f| f.message.to_string())
+                .collect(),
+        )
     }
 
     #[test]
     fn on_an_installed_system_the_last_value_of_modprobe_must_be_in_force() {
-        assert_eq!(by_modprobe(&["A=0", "A=1", "B=Y"]), (Outcome::Pass, Vec::new()));
+        assert_eq!(
+            by_modprobe(&["A=0", "A=1", "B=Y"]),
+            (Outcome::Pass, Vec::new())
+        );
         let (outcome, messages) = by_modprobe(&["A=1", "#", "was", "A=0"]);
         assert_eq!(outcome, Outcome::Pass, "it has nothing to do with peers");
-        assert_eq!(messages[0], "x.conf line 1: modprobe passes the remark behind the options to nvidia");
+        assert_eq!(
+            messages[0],
+            "x.conf line 1: modprobe passes the remark behind the options to nvidia"
+        );
         assert_eq!(messages[1], "A is '1', but x.conf line 1 has '0'");
         assert_eq!(by_modprobe(&["NVreg_RegistryDwords=0"]).0, Outcome::Warn);
     }
@@ -198,8 +278,18 @@ mod tests {
         let (outcome, messages) = by_modprobe(&["NVreg_New=1"]);
         assert_eq!((outcome, messages.len()), (Outcome::Pass, 1));
         assert_eq!(by_modprobe(&[]).0, Outcome::NotApplicable);
-        let words = [("nvidia", Passed { name: KEYS.to_owned(), value: Some("1".to_owned()), place: String::new() })];
-        assert_eq!(judge_modprobe(&words, |_, _| Err("denied".to_owned())).outcome(), Outcome::Error);
+        let words = [(
+            "nvidia",
+            Passed {
+                name: KEYS.to_owned(),
+                value: Some("1".to_owned()),
+                place: String::new(),
+            },
+        )];
+        assert_eq!(
+            judge_modprobe(&words, |_, _| Err("denied".to_owned())).outcome(),
+            Outcome::Error
+        );
     }
 
     #[test]

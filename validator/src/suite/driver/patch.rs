@@ -32,7 +32,8 @@ fn run(context: &TestContext) -> Result<Judgement, Box<Finding>> {
     if let Some(nothing) = context.no_driver()? {
         return Ok(nothing);
     }
-    let needed = !peer_mechanism::through_bar1(context.fabric()?, known(&context.nvidia.gpus)?).is_empty();
+    let needed =
+        !peer_mechanism::through_bar1(context.fabric()?, known(&context.nvidia.gpus)?).is_empty();
     let account = known(&context.nvidia.account)?.as_ref();
     let loaded = known(&context.nvidia.loaded)?.as_ref();
     let srcversion = loaded.and_then(|l| l.hash.srcversion.as_deref());
@@ -40,41 +41,61 @@ fn run(context: &TestContext) -> Result<Judgement, Box<Finding>> {
     // A log that cannot be read proves nothing, and one whose beginning is gone proves little.
     if judgement.outcome() == outcome::Outcome::Pass {
         let whole = log::begins(context.log()?).is_none() && context.log_lost == 0;
-        return Ok(if whole { judgement } else { judgement.without_checking(&[Code::PatchNotEffective]) });
+        return Ok(if whole {
+            judgement
+        } else {
+            judgement.without_checking(&[Code::PatchNotEffective])
+        });
     }
     Ok(judgement)
 }
 
 fn not_effective(lines: &[&str]) -> Option<Finding> {
     let first = lines.first()?;
-    let message =
-        format!("the kernel logged {} of an ineffective patch, the first: {first}", count(lines.len(), "line"));
+    let message = format!(
+        "the kernel logged {} of an ineffective patch, the first: {first}",
+        count(lines.len(), "line")
+    );
     let seen = lines.iter().take(8).map(|l| format!("kmsg: {l}")).collect();
     let finding = Code::PatchNotEffective.finding(Severity::Fail, Subject::part("nvidia"), message);
     Some(finding.values(lines.len(), 0, Some("lines")).seen_all(seen))
 }
 
 fn judge(account: Option<&Account>, needed: bool, loaded: Option<&str>) -> Judgement {
-    let expected = account.and_then(|a| a.image.as_ref()).map(|image| image.patch.as_str());
+    let expected = account
+        .and_then(|a| a.image.as_ref())
+        .map(|image| image.patch.as_str());
     let (account, expected) = match (account, expected) {
         _ if !needed => return Judgement::not_applicable("no GPU here is reached through BAR1"),
         (Some(account), Some(expected)) if !expected.is_empty() => (account, expected),
         (_, Some(_)) => {
-            return Judgement::not_applicable("the driver image has NVIDIA's own module, without patches");
+            return Judgement::not_applicable(
+                "the driver image has NVIDIA's own module, without patches",
+            );
         }
-        _ => return Judgement::not_applicable("not firstlight's driver: no patch level is expected"),
+        _ => {
+            return Judgement::not_applicable(
+                "not firstlight's driver: no patch level is expected",
+            );
+        }
     };
     let file = account.module("nvidia");
-    let level = file.and_then(|m| m.patch.as_deref()).filter(|level| !level.is_empty());
+    let level = file
+        .and_then(|m| m.patch.as_deref())
+        .filter(|level| !level.is_empty());
     let missing = |severity, message: String| {
         let found = level.map_or(serde_json::Value::Null, Into::into);
-        let finding =
-            Code::PatchMissing.finding(severity, Subject::part("nvidia"), message).values(found, expected, None);
+        let finding = Code::PatchMissing
+            .finding(severity, Subject::part("nvidia"), message)
+            .values(found, expected, None);
         Judgement::by(finding.seen(format!("/{}: patch of nvidia.ko", account::FILE)))
     };
     if level != Some(expected) {
         let level = level.unwrap_or("none");
-        return missing(Severity::Fail, format!("the module's patch level is {level}, expected {expected}"));
+        return missing(
+            Severity::Fail,
+            format!("the module's patch level is {level}, expected {expected}"),
+        );
     }
     // The level is that of the image's file. That this file is the loaded module is proven by init, which loaded
     // it, or else by the hash of the sources.
@@ -104,7 +125,10 @@ mod tests {
 
     #[test]
     fn the_images_level_passes_and_any_other_fails() {
-        assert_eq!(say("/load", json!(true), Some("ABC")).outcome(), Ended::Pass);
+        assert_eq!(
+            say("/load", json!(true), Some("ABC")).outcome(),
+            Ended::Pass
+        );
         for level in [json!("2"), json!(""), Value::Null] {
             let said = say("/modules/0/patch", level, Some("ABC"));
             assert!(said.outcome() == Ended::Fail && said.findings[0].is(Code::PatchMissing));
@@ -113,20 +137,45 @@ mod tests {
 
     #[test]
     fn the_level_counts_only_for_the_module_that_is_loaded() {
-        assert_eq!(say("/load", json!(true), Some("XYZ")).outcome(), Ended::Fail);
-        assert_eq!(say("/load", json!(true), None).outcome(), Ended::Pass, "init loaded it");
+        assert_eq!(
+            say("/load", json!(true), Some("XYZ")).outcome(),
+            Ended::Fail
+        );
+        assert_eq!(
+            say("/load", json!(true), None).outcome(),
+            Ended::Pass,
+            "init loaded it"
+        );
         let already = json!("already");
-        assert_eq!(say("/modules/0/outcome", already.clone(), Some("ABC")).outcome(), Ended::Pass);
-        assert_eq!(say("/modules/0/outcome", already, None).outcome(), Ended::Error);
-        assert_eq!(say("/modules", json!([]), Some("ABC")).outcome(), Ended::Fail);
+        assert_eq!(
+            say("/modules/0/outcome", already.clone(), Some("ABC")).outcome(),
+            Ended::Pass
+        );
+        assert_eq!(
+            say("/modules/0/outcome", already, None).outcome(),
+            Ended::Error
+        );
+        assert_eq!(
+            say("/modules", json!([]), Some("ABC")).outcome(),
+            Ended::Fail
+        );
     }
 
     #[test]
     fn no_expected_or_needed_patch_is_not_applicable() {
         assert_eq!(judge(None, true, None).outcome(), Ended::NotApplicable);
-        assert_eq!(say("/image/patch", json!(""), None).outcome(), Ended::NotApplicable);
-        assert_eq!(say("/image", Value::Null, None).outcome(), Ended::NotApplicable);
-        assert_eq!(judge(Some(&with("/load", json!(true))), false, None).outcome(), Ended::NotApplicable);
+        assert_eq!(
+            say("/image/patch", json!(""), None).outcome(),
+            Ended::NotApplicable
+        );
+        assert_eq!(
+            say("/image", Value::Null, None).outcome(),
+            Ended::NotApplicable
+        );
+        assert_eq!(
+            judge(Some(&with("/load", json!(true))), false, None).outcome(),
+            Ended::NotApplicable
+        );
     }
 
     #[test]

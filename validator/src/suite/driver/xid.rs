@@ -29,13 +29,19 @@ pub(in crate::suite) const TEST: Test = Test {
 
 fn run(context: &TestContext) -> Result<Judgement, Box<Finding>> {
     // Flags that cannot be read are reported by the watch that runs during all tests.
-    let taint = Taint::read(&context.root).ok().and_then(|taint| tainted(taint, TestPhase::Before));
+    let taint = Taint::read(&context.root)
+        .ok()
+        .and_then(|taint| tainted(taint, TestPhase::Before));
     Ok(with_taint(logged(context)?, taint))
 }
 
 fn logged(context: &TestContext) -> Result<Judgement, Box<Finding>> {
     // Lines count even if no GPU is left on the bus: they show why.
-    let judgement = judge(context.log.as_deref().unwrap_or_default(), context.log_lost, &scene(context));
+    let judgement = judge(
+        context.log.as_deref().unwrap_or_default(),
+        context.log_lost,
+        &scene(context),
+    );
     if judgement.findings.is_empty() {
         if context.fabric()?.gpus.is_empty() {
             return Ok(Judgement::not_applicable("no NVIDIA GPU"));
@@ -50,11 +56,22 @@ fn logged(context: &TestContext) -> Result<Judgement, Box<Finding>> {
 fn scene(context: &TestContext) -> Scene {
     let loaded = context.nvidia.loaded.as_ref().is_ok_and(Option::is_some);
     let gpus = context.nvidia.gpus.iter().flatten();
-    let known = gpus.filter(|(_, gpu)| gpu.uuid.is_some()).filter_map(|(address, _)| address.parse().ok());
-    let failed = context.log.iter().flatten().any(|line| line.text.contains("RmInitAdapter failed"));
+    let known = gpus
+        .filter(|(_, gpu)| gpu.uuid.is_some())
+        .filter_map(|(address, _)| address.parse().ok());
+    let failed = context
+        .log
+        .iter()
+        .flatten()
+        .any(|line| line.text.contains("RmInitAdapter failed"));
     let by_nvml = (failed && loaded).then(|| context.bar1_by_gpu());
     let by_nvml = by_nvml.as_deref().and_then(|answers| answers.as_ref().ok());
-    let answers = by_nvml.into_iter().flatten().filter(|(_, bar1)| bar1.is_ok()).map(|(gpu, _)| *gpu).collect();
+    let answers = by_nvml
+        .into_iter()
+        .flatten()
+        .filter(|(_, bar1)| bar1.is_ok())
+        .map(|(gpu, _)| *gpu)
+        .collect();
     Scene::of(context.fabric.as_ref().ok()).with_driver(loaded, known.collect(), answers)
 }
 
@@ -65,19 +82,29 @@ fn judge(lines: &[Line], missing: u64, scene: &Scene) -> Judgement {
     }
     let since = match log::begins(lines) {
         None => "since the machine started".to_owned(),
-        Some(at) => format!("since {} s after the start; older lines are gone", at.as_secs()),
+        Some(at) => format!(
+            "since {} s after the start; older lines are gone",
+            at.as_secs()
+        ),
     };
     let summary = match findings.iter().max_by_key(|f| f.severity) {
         None => format!("none {since}"),
         Some(worst) if worst.severity == Severity::Info => {
-            let of_program = |f: &&Finding| matches!(f.reason, Some(Reason::Xid(FaultSource::Program, _)));
+            let of_program =
+                |f: &&Finding| matches!(f.reason, Some(Reason::Xid(FaultSource::Program, _)));
             let by_programs = findings.iter().filter(of_program).count();
             let other = findings.len() - by_programs;
             let earlier = format!("{} that may be over", count(other, "other event"));
             match (by_programs, other) {
-                (_, 0) => format!("{} caused by programs, no other {since}", count(by_programs, "Xid error")),
+                (_, 0) => format!(
+                    "{} caused by programs, no other {since}",
+                    count(by_programs, "Xid error")
+                ),
                 (0, _) => format!("no Xid error, {earlier}, {since}"),
-                _ => format!("{} caused by programs, and {earlier}, {since}", count(by_programs, "Xid error")),
+                _ => format!(
+                    "{} caused by programs, and {earlier}, {since}",
+                    count(by_programs, "Xid error")
+                ),
             }
         }
         Some(worst) => worst.message.to_string(),
@@ -108,24 +135,45 @@ mod tests {
     use std::time::Duration;
 
     fn say(first: u64, texts: &[&str]) -> Judgement {
-        let line = |(seq, text): (u64, &&str)| Line { seq, at: Duration::from_secs(seq), text: (*text).into() };
-        judge(&(first..).zip(texts).map(line).collect::<Vec<_>>(), 0, &Scene::default())
+        let line = |(seq, text): (u64, &&str)| Line {
+            seq,
+            at: Duration::from_secs(seq),
+            text: (*text).into(),
+        };
+        judge(
+            &(first..).zip(texts).map(line).collect::<Vec<_>>(),
+            0,
+            &Scene::default(),
+        )
     }
 
     #[test]
     fn a_quiet_log_passes_and_says_how_far_back_it_goes() {
-        assert_eq!(say(0, &["NVRM: loading NVIDIA UNIX Open Kernel Module"]).summary, "none since the machine started");
-        assert_eq!(say(512, &["x"]).summary, "none since 512 s after the start; older lines are gone");
+        assert_eq!(
+            say(0, &["NVRM: loading NVIDIA UNIX Open Kernel Module"]).summary,
+            "none since the machine started"
+        );
+        assert_eq!(
+            say(512, &["x"]).summary,
+            "none since 512 s after the start; older lines are gone"
+        );
     }
 
     #[test]
     fn a_log_without_its_beginning_rules_no_earlier_error_out() {
         assert_eq!(say(0, &["x"]).unchecked, [] as [Code; 0]);
-        for part in [say(512, &["x"]), judge(&[], 0, &Scene::default()), judge(&[], 3, &Scene::default())] {
+        for part in [
+            say(512, &["x"]),
+            judge(&[], 0, &Scene::default()),
+            judge(&[], 3, &Scene::default()),
+        ] {
             assert_eq!(with_taint(part, None).unchecked, [Code::GpuXid]);
         }
         let taint = Code::KernelTainted.finding(Severity::Warn, "machine", "an oops");
-        assert_eq!(with_taint(say(512, &["x"]), Some(taint)).unchecked, [Code::GpuXid]);
+        assert_eq!(
+            with_taint(say(512, &["x"]), Some(taint)).unchecked,
+            [Code::GpuXid]
+        );
     }
 
     #[test]
@@ -133,24 +181,54 @@ mod tests {
         let line = "NVRM: Xid (PCI:0000:01:00): 31, pid=1, name=train, MMU Fault";
         let said = say(0, &[line]);
         assert_eq!((said.outcome(), said.findings.len()), (Outcome::Pass, 1));
-        assert_eq!(said.summary, "1 Xid error caused by programs, no other since the machine started");
-        let said = say(0, &[line, "NVRM: Xid (PCI:0000:01:00): 79, GPU has fallen off the bus."]);
+        assert_eq!(
+            said.summary,
+            "1 Xid error caused by programs, no other since the machine started"
+        );
+        let said = say(
+            0,
+            &[
+                line,
+                "NVRM: Xid (PCI:0000:01:00): 79, GPU has fallen off the bus.",
+            ],
+        );
         assert_eq!((said.outcome(), said.findings.len()), (Outcome::Fail, 2));
-        assert!(said.summary.starts_with("Xid 79 on 0000:01:00"), "{}", said.summary);
-        assert_eq!(say(0, &["NVRM: Xid (PCI:0000:01:00): 9999, x"]).outcome(), Outcome::Warn);
+        assert!(
+            said.summary.starts_with("Xid 79 on 0000:01:00"),
+            "{}",
+            said.summary
+        );
+        assert_eq!(
+            say(0, &["NVRM: Xid (PCI:0000:01:00): 9999, x"]).outcome(),
+            Outcome::Warn
+        );
     }
 
     #[test]
     fn an_earlier_fault_of_the_kernel_warns_and_a_mark_of_less_is_information() {
-        let taint = |severity| Some(Code::KernelTainted.finding(severity, Subject::Machine, "an oops"));
+        let taint =
+            |severity| Some(Code::KernelTainted.finding(severity, Subject::Machine, "an oops"));
         let quiet = || say(0, &["NVRM: loading NVIDIA UNIX Open Kernel Module"]);
         let said = with_taint(quiet(), taint(Severity::Warn));
-        assert_eq!((said.outcome(), said.summary.as_str()), (Outcome::Warn, "an oops"));
+        assert_eq!(
+            (said.outcome(), said.summary.as_str()),
+            (Outcome::Warn, "an oops")
+        );
         let said = with_taint(quiet(), taint(Severity::Info));
-        assert_eq!((said.outcome(), said.summary.as_str()), (Outcome::Pass, "none since the machine started"));
-        let lost = say(0, &["NVRM: Xid (PCI:0000:01:00): 79, GPU has fallen off the bus."]);
+        assert_eq!(
+            (said.outcome(), said.summary.as_str()),
+            (Outcome::Pass, "none since the machine started")
+        );
+        let lost = say(
+            0,
+            &["NVRM: Xid (PCI:0000:01:00): 79, GPU has fallen off the bus."],
+        );
         let said = with_taint(lost, taint(Severity::Warn));
-        assert!(said.outcome() == Outcome::Fail && said.summary.starts_with("Xid 79"), "{}", said.summary);
+        assert!(
+            said.outcome() == Outcome::Fail && said.summary.starts_with("Xid 79"),
+            "{}",
+            said.summary
+        );
         assert_eq!(with_taint(quiet(), None), quiet());
     }
 
@@ -176,6 +254,9 @@ mod tests {
 
     #[test]
     fn a_line_that_cannot_be_understood_still_counts() {
-        assert_eq!(say(0, &["NVRM: Xid something new"]).outcome(), Outcome::Fail);
+        assert_eq!(
+            say(0, &["NVRM: Xid something new"]).outcome(),
+            Outcome::Fail
+        );
     }
 }

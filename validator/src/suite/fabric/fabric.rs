@@ -83,7 +83,13 @@ mod tests {
 
     #[test]
     fn findings_that_another_test_covers_are_left_to_it() {
-        let said = spoilt(|f| fixture::device(f, fixture::port(0)).acs.as_mut().unwrap().ctrl = 0x1d);
+        let said = spoilt(|f| {
+            fixture::device(f, fixture::port(0))
+                .acs
+                .as_mut()
+                .unwrap()
+                .ctrl = 0x1d;
+        });
         assert_eq!((said.outcome(), said.findings.len()), (Outcome::Pass, 0));
     }
 }

@@ -34,11 +34,17 @@ pub(in crate::suite) const TEST: Test = Test {
 /// finding of the fabric, and a port that offers no more is no fault.
 fn was_narrow(fabric: &Fabric, seen: &LimitedBandwidth) -> Option<Finding> {
     let tree = Tree::of(fabric);
-    let gpu = fabric.gpus.iter().find(|gpu| **gpu == seen.device).and_then(|gpu| tree.get(*gpu))?;
+    let gpu = fabric
+        .gpus
+        .iter()
+        .find(|gpu| **gpu == seen.device)
+        .and_then(|gpu| tree.get(*gpu))?;
     // Two neighbours of this chain are the ends of a link.
     let chain: Vec<_> = std::iter::once(gpu).chain(tree.above(gpu.bdf)).collect();
     let (ends, _) = chain.as_chunks::<2>();
-    let [lower, upper] = ends.iter().find(|ends| ends.iter().any(|end| end.bdf == seen.at))?;
+    let [lower, upper] = ends
+        .iter()
+        .find(|ends| ends.iter().any(|end| end.bdf == seen.at))?;
     let (lower, upper) = (lower.link.as_ref()?, upper.link.as_ref()?);
     let offered = lower.max_width.min(upper.max_width);
     if seen.width >= offered || lower.width <= seen.width {
@@ -49,7 +55,9 @@ fn was_narrow(fabric: &Fabric, seen: &LimitedBandwidth) -> Option<Finding> {
         "{bdf}: when the kernel found it, the link at {} used {} lanes; both ends offer {offered}, and {} are used now",
         seen.at, seen.width, lower.width
     );
-    let finding = Code::LinkNarrow.finding(Severity::Warn, seen.at, message).values(seen.width, offered, Some("lanes"));
+    let finding = Code::LinkNarrow
+        .finding(Severity::Warn, seen.at, message)
+        .values(seen.width, offered, Some("lanes"));
     Some(finding.seen(format!("kmsg: {}", seen.line)))
 }
 
@@ -59,19 +67,31 @@ fn judge(fabric: &Fabric, limited: &[LimitedBandwidth]) -> Judgement {
     }
     // The test `fabric` reports a device that does not respond.
     let of = |wanted: &[Bdf]| -> Vec<&Device> {
-        fabric.devices.iter().filter(|d| wanted.contains(&d.bdf) && !d.config.gone).collect()
+        fabric
+            .devices
+            .iter()
+            .filter(|d| wanted.contains(&d.bdf) && !d.config.gone)
+            .collect()
     };
     let (gpus, nics) = (of(&fabric.gpus), of(&nic::exchanging(fabric)));
     let found = fabric.findings.iter().filter(|f| is_of_link(f.code));
     if gpus.is_empty() {
-        return Judgement::not_applicable("no GPU answers, see the test fabric: nothing is known about its link");
+        return Judgement::not_applicable(
+            "no GPU answers, see the test fabric: nothing is known about its link",
+        );
     }
     if !gpus.iter().any(|d| d.link.is_some()) {
         // Virtual machines show GPUs without a link.
-        return Judgement::not_applicable("neither sysfs nor the registers show the link of any GPU");
+        return Judgement::not_applicable(
+            "neither sysfs nor the registers show the link of any GPU",
+        );
     }
-    let findings = found.cloned().chain(gpus.iter().filter(|d| d.link.is_none()).map(|d| unknown(d)));
-    let findings: Vec<_> = findings.chain(limited.iter().filter_map(|seen| was_narrow(fabric, seen))).collect();
+    let findings = found
+        .cloned()
+        .chain(gpus.iter().filter(|d| d.link.is_none()).map(|d| unknown(d)));
+    let findings: Vec<_> = findings
+        .chain(limited.iter().filter_map(|seen| was_narrow(fabric, seen)))
+        .collect();
     let narrow: Vec<_> = findings.iter().filter(|f| f.is(Code::LinkNarrow)).collect();
     let all = format!(
         "links of {} and {}",
@@ -82,23 +102,36 @@ fn judge(fabric: &Fabric, limited: &[LimitedBandwidth]) -> Judgement {
         Some(worst) if worst.severity > Severity::Info => worst.message.to_string(),
         Some(_) if !narrow.is_empty() => match &narrow[..] {
             [one] => format!("{all} use all lanes of their ports: {}", one.message),
-            more => format!("{all} use all lanes of their ports; {} ports have fewer than the device", more.len()),
+            more => format!(
+                "{all} use all lanes of their ports; {} ports have fewer than the device",
+                more.len()
+            ),
         },
         Some(other) => other.message.to_string(),
         None => format!("{all} at full width"),
     };
-    let unchecked: &[Code] = if gpus.len() < fabric.gpus.len() { &[Code::LinkNarrow] } else { &[] };
+    let unchecked: &[Code] = if gpus.len() < fabric.gpus.len() {
+        &[Code::LinkNarrow]
+    } else {
+        &[]
+    };
     Judgement::of(summary, findings).without_checking(unchecked)
 }
 
 /// Whether a code is about links at rest.
 pub(super) const fn is_of_link(code: Code) -> bool {
-    matches!(code, Code::LinkNarrow | Code::LinkSlow | Code::LinkDisagrees | Code::LinkContradicted)
+    matches!(
+        code,
+        Code::LinkNarrow | Code::LinkSlow | Code::LinkDisagrees | Code::LinkContradicted
+    )
 }
 
 /// The finding for a GPU without a readable link: another GPU's link is readable, so this one's should be too.
 fn unknown(gpu: &Device) -> Finding {
-    let message = format!("neither sysfs nor the registers show the link of {}", gpu.bdf);
+    let message = format!(
+        "neither sysfs nor the registers show the link of {}",
+        gpu.bdf
+    );
     Code::PciUnreadable.finding(Severity::Error, gpu.bdf, message)
 }
 
@@ -120,7 +153,10 @@ mod tests {
 
     #[test]
     fn full_links_pass_and_a_narrow_one_warns() {
-        assert_eq!(with_link(16.0, 16).summary, "links of 2 GPUs and 0 NICs at full width");
+        assert_eq!(
+            with_link(16.0, 16).summary,
+            "links of 2 GPUs and 0 NICs at full width"
+        );
         let said = with_link(16.0, 8);
         assert_eq!(said.outcome(), Outcome::Warn);
         assert!(said.summary.contains("0000:10:00.0"), "{}", said.summary);
@@ -130,14 +166,32 @@ mod tests {
     fn a_port_with_fewer_lanes_than_its_card_passes_and_says_so() {
         let mut fabric = fixture::machine(2);
         let gpu = fabric.gpus[0];
-        fixture::device(&mut fabric, gpu).link.as_mut().unwrap().width = 8;
+        fixture::device(&mut fabric, gpu)
+            .link
+            .as_mut()
+            .unwrap()
+            .width = 8;
         for (offered, outcome) in [(8, Outcome::Pass), (16, Outcome::Warn)] {
-            fixture::device(&mut fabric, fixture::port(0)).link.as_mut().unwrap().max_width = offered;
+            fixture::device(&mut fabric, fixture::port(0))
+                .link
+                .as_mut()
+                .unwrap()
+                .max_width = offered;
             fabric.findings = judge::all(&fabric);
             let said = super::judge(&fabric, &[]);
-            assert_eq!((said.outcome(), said.findings.len()), (outcome, 1), "{said:?}");
-            let port = format!(": {gpu} uses all 8 lanes that its port offers; the device itself has 16");
-            assert_eq!(said.summary.ends_with(&port), offered == 8, "{}", said.summary);
+            assert_eq!(
+                (said.outcome(), said.findings.len()),
+                (outcome, 1),
+                "{said:?}"
+            );
+            let port =
+                format!(": {gpu} uses all 8 lanes that its port offers; the device itself has 16");
+            assert_eq!(
+                said.summary.ends_with(&port),
+                offered == 8,
+                "{}",
+                said.summary
+            );
         }
     }
 
@@ -153,7 +207,10 @@ mod tests {
         let (first, second) = (fabric.gpus[0], fabric.gpus[1]);
         fixture::device(&mut fabric, first).link = None;
         let said = super::judge(&fabric, &[]);
-        assert!(said.outcome() == Outcome::Error && said.summary.contains("0000:10:00.0"), "{said:?}");
+        assert!(
+            said.outcome() == Outcome::Error && said.summary.contains("0000:10:00.0"),
+            "{said:?}"
+        );
         fixture::device(&mut fabric, second).link = None;
         assert_eq!(super::judge(&fabric, &[]).outcome(), Outcome::NotApplicable);
     }
@@ -164,7 +221,10 @@ mod tests {
         let gpus = fabric.gpus.clone();
         fixture::device(&mut fabric, gpus[0]).config.gone = true;
         let said = super::judge(&fabric, &[]);
-        assert_eq!((said.outcome(), &said.unchecked[..]), (Outcome::Pass, &[Code::LinkNarrow][..]));
+        assert_eq!(
+            (said.outcome(), &said.unchecked[..]),
+            (Outcome::Pass, &[Code::LinkNarrow][..])
+        );
         fixture::device(&mut fabric, gpus[1]).config.gone = true;
         assert_eq!(super::judge(&fabric, &[]).outcome(), Outcome::NotApplicable);
     }
@@ -173,22 +233,54 @@ mod tests {
     fn a_link_that_was_narrow_when_the_kernel_found_it_and_is_not_now_warns() {
         let mut fabric = fixture::machine(2);
         let gpu = fabric.gpus[0];
-        let seen = |width| LimitedBandwidth { device: gpu, at: fixture::port(0), width, line: "kmsg".to_owned() };
+        let seen = |width| LimitedBandwidth {
+            device: gpu,
+            at: fixture::port(0),
+            width,
+            line: "kmsg".to_owned(),
+        };
         let said = super::judge(&fabric, &[seen(8)]);
-        assert_eq!((said.outcome(), said.findings.len()), (Outcome::Warn, 1), "{said:?}");
-        assert!(said.summary.contains("used 8 lanes; both ends offer 16, and 16 are used now"), "{}", said.summary);
+        assert_eq!(
+            (said.outcome(), said.findings.len()),
+            (Outcome::Warn, 1),
+            "{said:?}"
+        );
+        assert!(
+            said.summary
+                .contains("used 8 lanes; both ends offer 16, and 16 are used now"),
+            "{}",
+            said.summary
+        );
         // The slot has no more, or the link is narrow now.
-        fixture::device(&mut fabric, fixture::port(0)).link.as_mut().unwrap().max_width = 8;
+        fixture::device(&mut fabric, fixture::port(0))
+            .link
+            .as_mut()
+            .unwrap()
+            .max_width = 8;
         assert_eq!(super::judge(&fabric, &[seen(8)]).outcome(), Outcome::Pass);
-        fixture::device(&mut fabric, fixture::port(0)).link.as_mut().unwrap().max_width = 16;
-        fixture::device(&mut fabric, gpu).link.as_mut().unwrap().width = 8;
+        fixture::device(&mut fabric, fixture::port(0))
+            .link
+            .as_mut()
+            .unwrap()
+            .max_width = 16;
+        fixture::device(&mut fabric, gpu)
+            .link
+            .as_mut()
+            .unwrap()
+            .width = 8;
         assert_eq!(super::judge(&fabric, &[seen(8)]).findings, []);
         // A link that was slow at rest has all its lanes.
-        assert_eq!(super::judge(&fixture::machine(2), &[seen(16)]).outcome(), Outcome::Pass);
+        assert_eq!(
+            super::judge(&fixture::machine(2), &[seen(16)]).outcome(),
+            Outcome::Pass
+        );
     }
 
     #[test]
     fn without_a_gpu_there_is_no_link_to_judge() {
-        assert_eq!(super::judge(&fixture::machine(0), &[]).outcome(), Outcome::NotApplicable);
+        assert_eq!(
+            super::judge(&fixture::machine(0), &[]).outcome(),
+            Outcome::NotApplicable
+        );
     }
 }

@@ -67,7 +67,13 @@ impl<'g> Load<'g> {
         let twice = clique.gpus.iter().chain(&clique.gpus);
         let queues = twice.map(queue).collect::<Result<_, GpuError>>()?;
         let right = vec![0.0; clique.gpus.len()];
-        let mut load = Self { queues, nonces: Nonces::new(), seed: (0, 0), wrong: Vec::new(), right };
+        let mut load = Self {
+            queues,
+            nonces: Nonces::new(),
+            seed: (0, 0),
+            wrong: Vec::new(),
+            right,
+        };
         load.next_seed();
         for n in 0..load.queues.len() {
             load.measure(n)?;
@@ -99,7 +105,9 @@ impl<'g> Load<'g> {
     /// Launches work of about this duration on every queue that has none, and checks finished work.
     pub(super) fn keep_busy(&mut self, duration: Duration) -> Result<(), GpuError> {
         for n in 0..self.queues.len() {
-            let Some(queue) = self.queues.get(n) else { break };
+            let Some(queue) = self.queues.get(n) else {
+                break;
+            };
             if queue.job.is_some() && !queue.stream.done()? {
                 continue;
             }
@@ -117,8 +125,12 @@ impl<'g> Load<'g> {
 
     fn launch(&mut self, n: usize, times: u32) -> Result<(), GpuError> {
         let (seed, sum) = self.seed;
-        let Some(queue) = self.queues.get_mut(n) else { return Ok(()) };
-        queue.stream.products(queue.next, seed, (BATCHES, times), &queue.sums)?;
+        let Some(queue) = self.queues.get_mut(n) else {
+            return Ok(());
+        };
+        queue
+            .stream
+            .products(queue.next, seed, (BATCHES, times), &queue.sums)?;
         queue.job = Some((queue.next, times, sum));
         queue.next = match queue.next {
             Arithmetic::Int8 => Arithmetic::Float,
@@ -128,19 +140,32 @@ impl<'g> Load<'g> {
     }
 
     fn collect(&mut self, n: usize) -> Result<(), GpuError> {
-        let Some(queue) = self.queues.get_mut(n) else { return Ok(()) };
-        let Some((arithmetic, times, sum)) = queue.job.take() else { return Ok(()) };
+        let Some(queue) = self.queues.get_mut(n) else {
+            return Ok(());
+        };
+        let Some((arithmetic, times, sum)) = queue.job.take() else {
+            return Ok(());
+        };
         let gpu = queue.gpu.id();
-        queue.stream.finish(&format!("GPU {gpu}: matrix products"), HANG)?;
+        queue
+            .stream
+            .finish(&format!("GPU {gpu}: matrix products"), HANG)?;
         let expected = sum.wrapping_mul(u64::from(times));
-        let wrong: Vec<_> = queue.sums.read().filter(|(found, _)| *found != expected).map(|(_, sm)| sm).collect();
+        let wrong: Vec<_> = queue
+            .sums
+            .read()
+            .filter(|(found, _)| *found != expected)
+            .map(|(_, sm)| sm)
+            .collect();
         if wrong.is_empty() {
-            let done = f64::from(queue.sums.blocks()) * f64::from(BATCHES) * f64::from(times) * batch();
+            let done =
+                f64::from(queue.sums.blocks()) * f64::from(BATCHES) * f64::from(times) * batch();
             if let Some(right) = self.right.get_mut(gpu.index()) {
                 *right += done;
             }
         } else {
-            self.wrong.push(WrongSum::of(gpu, arithmetic, wrong, queue.sums.blocks()));
+            self.wrong
+                .push(WrongSum::of(gpu, arithmetic, wrong, queue.sums.blocks()));
         }
         Ok(())
     }
@@ -155,7 +180,13 @@ impl WrongSum {
             Arithmetic::Int8 => "int8",
             Arithmetic::Float => "floating point",
         };
-        Self { gpu, arithmetic, blocks, of, multiprocessors }
+        Self {
+            gpu,
+            arithmetic,
+            blocks,
+            of,
+            multiprocessors,
+        }
     }
 }
 
@@ -165,7 +196,11 @@ const fn batch() -> f64 {
     PRODUCTS as f64
 }
 
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped")]
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "clamped"
+)]
 fn repetitions(per_ms: f64, duration: Duration) -> u32 {
     (per_ms * duration.as_secs_f64() * 1000.0).clamp(1.0, f64::from(MOST_TIMES)) as u32
 }
@@ -178,7 +213,10 @@ mod tests {
     fn launches_are_as_long_as_asked() {
         assert_eq!(repetitions(20.0, Duration::from_millis(50)), 1000);
         assert_eq!(repetitions(0.001, Duration::from_millis(50)), 1);
-        assert_eq!(repetitions(f64::INFINITY, Duration::from_millis(50)), MOST_TIMES);
+        assert_eq!(
+            repetitions(f64::INFINITY, Duration::from_millis(50)),
+            MOST_TIMES
+        );
     }
 
     #[test]

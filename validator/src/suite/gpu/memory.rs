@@ -66,39 +66,77 @@ pub(super) fn run(context: &TestContext) -> Result<Judgement, Box<Finding>> {
     let broken = |e: GpuError| fault_finding(Subject::Machine, &e);
     context.doing("allocating nearly all memory of every GPU");
     let memories = HeldMemory::take_all(clique, Memory::Plain, 0).map_err(broken)?;
-    let mut results = Results { shares: memories.iter().map(HeldMemory::share).collect(), ..Results::default() };
+    let mut results = Results {
+        shares: memories.iter().map(HeldMemory::share).collect(),
+        ..Results::default()
+    };
     let until = end_time(context, 1);
     let mut nonces = Nonces::new();
-    while results.wrong.is_empty() && results.broken.is_empty() && (results.rounds == 0 || Instant::now() < until) {
-        progress(context, &format!("moving inversions over all memory, round {}", results.rounds + 1), until);
+    while results.wrong.is_empty()
+        && results.broken.is_empty()
+        && (results.rounds == 0 || Instant::now() < until)
+    {
+        progress(
+            context,
+            &format!(
+                "moving inversions over all memory, round {}",
+                results.rounds + 1
+            ),
+            until,
+        );
         if let Err(error) = round(&memories, &mut nonces, &mut results) {
-            results.broken.push(*fault_finding(Subject::Machine, &error));
+            results
+                .broken
+                .push(*fault_finding(Subject::Machine, &error));
         }
     }
     Ok(judge(&results))
 }
 
 /// Fills all memory afresh, and inverts it in every step.
-fn round(memories: &[HeldMemory<'_>], nonces: &mut Nonces, results: &mut Results) -> Result<(), GpuError> {
+fn round(
+    memories: &[HeldMemory<'_>],
+    nonces: &mut Nonces,
+    results: &mut Results,
+) -> Result<(), GpuError> {
     fill_all(memories, nonces)?;
     for (before, after) in INVERTED.iter().zip(INVERTED.iter().skip(1)) {
         step(memories, (*before, *after), results)?;
     }
-    results.wrong.extend(find_changes(memories)?.iter().map(final_check));
+    results
+        .wrong
+        .extend(find_changes(memories)?.iter().map(final_check));
     results.rounds += 1;
     Ok(())
 }
 
 /// One step on all GPUs at once, piece by piece.
-fn step(memories: &[HeldMemory<'_>], (before, after): (u32, u32), results: &mut Results) -> Result<(), GpuError> {
-    let most = memories.iter().map(|held_memory| held_memory.chunks().len()).max().unwrap_or_default();
+fn step(
+    memories: &[HeldMemory<'_>],
+    (before, after): (u32, u32),
+    results: &mut Results,
+) -> Result<(), GpuError> {
+    let most = memories
+        .iter()
+        .map(|held_memory| held_memory.chunks().len())
+        .max()
+        .unwrap_or_default();
     for n in 0..most {
-        let pieces: Vec<_> =
-            memories.iter().filter_map(|held_memory| Some((held_memory, held_memory.chunks().get(n)?))).collect();
+        let pieces: Vec<_> = memories
+            .iter()
+            .filter_map(|held_memory| Some((held_memory, held_memory.chunks().get(n)?)))
+            .collect();
         for (held_memory, chunk) in &pieces {
-            let march = March { first: chunk.byte(0) / 4, seed: held_memory.seed(), before, after };
+            let march = March {
+                first: chunk.byte(0) / 4,
+                seed: held_memory.seed(),
+                before,
+                after,
+            };
             held_memory.tally.begin(&held_memory.stream)?;
-            held_memory.stream.march(chunk.span(), &march, &held_memory.tally)?;
+            held_memory
+                .stream
+                .march(chunk.span(), &march, &held_memory.tally)?;
             held_memory.tally.end(&held_memory.stream)?;
         }
         for (held_memory, chunk) in pieces {
@@ -114,7 +152,13 @@ fn wrong(held_memory: &HeldMemory<'_>, chunk: &Chunk) -> Option<WrongWords> {
     let at = |word: Option<u64>| chunk.byte(word.unwrap_or_default() * 4);
     let (gpu, first, last) = (held_memory.gpu.id(), at(counts.first), at(counts.last));
     let whole = counts.all_right(chunk.span().words());
-    (!whole).then(|| WrongWords { gpu, first, last, counts, bits: held_memory.tally.wrong_bits() })
+    (!whole).then(|| WrongWords {
+        gpu,
+        first,
+        last,
+        counts,
+        bits: held_memory.tally.wrong_bits(),
+    })
 }
 
 /// A fault that the last check of a round's content found; the sampled words show the wrong bits.
@@ -124,13 +168,30 @@ fn final_check(changed: &ChangedMemory) -> WrongWords {
     let expected = gpu::pattern::word(changed.seed, place);
     let bits = changed.found.first().map_or(0, |found| found ^ expected);
     let (first, last) = (at(changed.counts.first), at(changed.counts.last));
-    WrongWords { gpu: changed.gpu, first, last, counts: changed.counts, bits }
+    WrongWords {
+        gpu: changed.gpu,
+        first,
+        last,
+        counts: changed.counts,
+        bits,
+    }
 }
 
 fn judge(results: &Results) -> Judgement {
-    let mut findings: Vec<Finding> = results.shares.iter().filter_map(MemoryShare::untested).collect();
+    let mut findings: Vec<Finding> = results
+        .shares
+        .iter()
+        .filter_map(MemoryShare::untested)
+        .collect();
     for gpu in results.shares.iter().map(|share| share.gpu) {
-        findings.extend(results.wrong.iter().filter(|w| w.gpu == gpu).take(ENOUGH).map(finding));
+        findings.extend(
+            results
+                .wrong
+                .iter()
+                .filter(|w| w.gpu == gpu)
+                .take(ENOUGH)
+                .map(finding),
+        );
     }
     findings.extend(results.broken.iter().cloned());
     if results.shares.is_empty() && findings.is_empty() {
@@ -145,9 +206,18 @@ fn judge(results: &Results) -> Judgement {
 }
 
 fn finding(wrong: &WrongWords) -> Finding {
-    let WrongWords { gpu, first, last, counts, bits } = wrong;
+    let WrongWords {
+        gpu,
+        first,
+        last,
+        counts,
+        bits,
+    } = wrong;
     if counts.wrong == 0 {
-        let message = format!("GPU {gpu}: only {} words of its memory could be checked", counts.looked);
+        let message = format!(
+            "GPU {gpu}: only {} words of its memory could be checked",
+            counts.looked
+        );
         return Code::P2pChecker.finding(Severity::Error, gpu, message);
     }
     let message = format!(
@@ -161,7 +231,10 @@ fn finding(wrong: &WrongWords) -> Finding {
         "wrong bits {bits:08x}; {} words read as 0, {} as all ones, {} as if inverted twice",
         counts.zeros, counts.ones, counts.sentinels
     );
-    Code::GpuMemory.finding(Severity::Fail, gpu, message).values(counts.wrong, 0, Some("words")).seen(bits)
+    Code::GpuMemory
+        .finding(Severity::Fail, gpu, message)
+        .values(counts.wrong, 0, Some("words"))
+        .seen(bits)
 }
 
 fn memory_table(results: &Results, passes: u64) -> Table {
@@ -171,7 +244,12 @@ fn memory_table(results: &Results, passes: u64) -> Table {
         tested: rounded(share.bytes),
         of: rounded(share.total),
         passes,
-        wrong_words: results.wrong.iter().filter(|w| w.gpu == share.gpu).map(|w| w.counts.wrong).sum(),
+        wrong_words: results
+            .wrong
+            .iter()
+            .filter(|w| w.gpu == share.gpu)
+            .map(|w| w.counts.wrong)
+            .sum(),
     };
     Table::Memory(results.shares.iter().map(row).collect())
 }
@@ -182,8 +260,18 @@ mod tests {
     use outcome::Outcome;
 
     fn results(wrong: Option<Counts>) -> Results {
-        let share = |gpu| MemoryShare { gpu, bytes: 79 << 30, total: 80 << 30 };
-        let wrong = wrong.map(|counts| WrongWords { gpu: 1.into(), first: 3 << 30, last: 3 << 30, counts, bits: 0x10 });
+        let share = |gpu| MemoryShare {
+            gpu,
+            bytes: 79 << 30,
+            total: 80 << 30,
+        };
+        let wrong = wrong.map(|counts| WrongWords {
+            gpu: 1.into(),
+            first: 3 << 30,
+            last: 3 << 30,
+            counts,
+            bits: 0x10,
+        });
         Results {
             shares: GpuId::list([0, 1]).into_iter().map(share).collect(),
             rounds: 3,
@@ -196,21 +284,43 @@ mod tests {
     fn right_words_pass_with_the_number_of_passes() {
         let said = judge(&results(None));
         assert_eq!(said.outcome(), Outcome::Pass);
-        assert_eq!(said.summary, "98.7 % of 80.0 GiB of each GPU: every bit right in 15 passes of moving inversions");
+        assert_eq!(
+            said.summary,
+            "98.7 % of 80.0 GiB of each GPU: every bit right in 15 passes of moving inversions"
+        );
     }
 
     #[test]
     fn one_wrong_word_fails_and_names_its_bits() {
-        let counts = Counts { looked: 100, wrong: 1, zeros: 0, ones: 0, sentinels: 0, first: Some(3), last: Some(3) };
+        let counts = Counts {
+            looked: 100,
+            wrong: 1,
+            zeros: 0,
+            ones: 0,
+            sentinels: 0,
+            first: Some(3),
+            last: Some(3),
+        };
         let said = judge(&results(Some(counts)));
         assert!(said.outcome() == Outcome::Fail && said.findings[0].is(Code::GpuMemory));
-        assert_eq!(said.summary, "GPU 1: 1 of 100 words of its own memory are wrong, from 3.000 to 3.000 GiB");
+        assert_eq!(
+            said.summary,
+            "GPU 1: 1 of 100 words of its own memory are wrong, from 3.000 to 3.000 GiB"
+        );
         assert!(said.findings[0].evidence[0].starts_with("wrong bits 00000010"));
     }
 
     #[test]
     fn words_that_were_not_checked_are_an_error() {
-        let counts = Counts { looked: 7, wrong: 0, zeros: 0, ones: 0, sentinels: 0, first: None, last: None };
+        let counts = Counts {
+            looked: 7,
+            wrong: 0,
+            zeros: 0,
+            ones: 0,
+            sentinels: 0,
+            first: None,
+            last: None,
+        };
         assert_eq!(judge(&results(Some(counts))).outcome(), Outcome::Error);
         assert_eq!(judge(&Results::default()).outcome(), Outcome::NotApplicable);
     }
@@ -218,7 +328,9 @@ mod tests {
     #[test]
     fn the_steps_invert_every_bit_and_end_as_they_began() {
         assert_eq!((INVERTED[0], INVERTED[4]), (0, 0));
-        let inverted = INVERTED.windows(2).fold(0, |bits, pair| bits | (pair[0] ^ pair[1]));
+        let inverted = INVERTED
+            .windows(2)
+            .fold(0, |bits, pair| bits | (pair[0] ^ pair[1]));
         assert_eq!(inverted, !0);
     }
 }

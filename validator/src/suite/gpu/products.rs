@@ -34,7 +34,11 @@ pub(in crate::suite) const TEST: Test = Test {
 const LAUNCH: Duration = Duration::from_millis(50);
 /// Half of a step's period: fans and the power supply's control can follow half a second; the supply's capacitors
 /// must absorb the shorter ones.
-const HALVES: [Duration; 3] = [Duration::from_millis(500), Duration::from_millis(100), Duration::from_millis(20)];
+const HALVES: [Duration; 3] = [
+    Duration::from_millis(500),
+    Duration::from_millis(100),
+    Duration::from_millis(20),
+];
 /// How long steps of one period are repeated.
 const STRETCH: Duration = Duration::from_secs(3);
 const SECOND: Duration = Duration::from_secs(1);
@@ -101,7 +105,12 @@ pub(super) fn in_steps(context: &TestContext) -> Result<Judgement, Box<Finding>>
 impl<'m> Task<'m> {
     /// A task that has `parts` quarters of the time.
     fn new(context: &'m TestContext, what: &'static str, parts: u64) -> Self {
-        Self { context, what, began: Instant::now(), until: end_time(context, parts) }
+        Self {
+            context,
+            what,
+            began: Instant::now(),
+            until: end_time(context, parts),
+        }
     }
 
     fn continues(&self, load: &Load<'_>) -> bool {
@@ -130,14 +139,23 @@ fn under_load(
     progress(context, task.what, task.until);
     let watch = Watch::begin(context, &clique.addresses());
     let mut load = Load::new(clique).map_err(|e| fault_finding(Subject::Machine, &e))?;
-    let mut results = Results { steps, ..Results::default() };
+    let mut results = Results {
+        steps,
+        ..Results::default()
+    };
     if let Err(error) = work(&mut load, &mut results) {
         results.found.push(*fault_finding(Subject::Machine, &error));
     }
     results.took = task.began.elapsed().as_secs_f64();
     (results.wrong, results.right) = (load.wrong, load.right);
     // The states of each second show the clocks in more detail than the state at the end.
-    results.found.extend(watch.end(context).0.into_iter().filter(|f| !f.is(Code::GpuThrottled)));
+    results.found.extend(
+        watch
+            .end(context)
+            .0
+            .into_iter()
+            .filter(|f| !f.is(Code::GpuThrottled)),
+    );
     Ok(judge(&results))
 }
 
@@ -149,21 +167,45 @@ fn judge(results: &Results) -> Judgement {
         all.push(Code::P2pChecker.finding(Severity::Error, Subject::Machine, message));
     }
     all.extend(findings(&results.samples));
-    Judgement::summed_up(|| passed(results), all).with_tables(vec![rates(results), samples_table(&results.samples)])
+    Judgement::summed_up(|| passed(results), all)
+        .with_tables(vec![rates(results), samples_table(&results.samples)])
 }
 
 /// `300 s: all of 1.2e17 products of each GPU are right; 41 to 71 C, at most 690 W`
 fn passed(results: &Results) -> String {
-    let least = results.right.iter().copied().reduce(f64::min).unwrap_or_default();
-    let steps = results.steps.map(|steps| format!(", {steps} steps from idle to full load")).unwrap_or_default();
+    let least = results
+        .right
+        .iter()
+        .copied()
+        .reduce(f64::min)
+        .unwrap_or_default();
+    let steps = results
+        .steps
+        .map(|steps| format!(", {steps} steps from idle to full load"))
+        .unwrap_or_default();
     let heat = heat_of(&results.samples);
-    format!("{:.0} s: all of {least:.1e} products of each GPU are right{steps}{heat}", results.took)
+    format!(
+        "{:.0} s: all of {least:.1e} products of each GPU are right{steps}{heat}",
+        results.took
+    )
 }
 
 fn finding(wrong: &WrongSum) -> Finding {
-    let WrongSum { gpu, arithmetic, blocks, of, multiprocessors } = wrong;
-    let message = format!("GPU {gpu}: {blocks} of {of} blocks have a wrong sum of exact {arithmetic} products");
-    let listed: Vec<_> = multiprocessors.iter().take(16).map(ToString::to_string).collect();
+    let WrongSum {
+        gpu,
+        arithmetic,
+        blocks,
+        of,
+        multiprocessors,
+    } = wrong;
+    let message = format!(
+        "GPU {gpu}: {blocks} of {of} blocks have a wrong sum of exact {arithmetic} products"
+    );
+    let listed: Vec<_> = multiprocessors
+        .iter()
+        .take(16)
+        .map(ToString::to_string)
+        .collect();
     let evidence = format!("GPU {gpu}: multiprocessors {}", listed.join(", "));
     let finding = Code::GpuArithmetic.finding(Severity::Fail, gpu, message);
     finding.values(*blocks, 0, Some("blocks")).seen(evidence)
@@ -173,7 +215,11 @@ fn rates(results: &Results) -> Table {
     let row = |(gpu, right): (GpuId, &f64)| ProductsRow {
         gpu,
         right: rounded(right / 1e12),
-        rate: rounded(if results.took > 0.0 { right / 1e12 / results.took } else { 0.0 }),
+        rate: rounded(if results.took > 0.0 {
+            right / 1e12 / results.took
+        } else {
+            0.0
+        }),
         wrong_launches: results.wrong.iter().filter(|w| w.gpu == gpu).count(),
     };
     Table::Products(GpuId::each(&results.right).map(row).collect())
@@ -186,29 +232,64 @@ mod tests {
     use outcome::Outcome;
 
     fn results() -> Results {
-        Results { samples: of_widths(&[16, 16]), right: vec![2.5e15, 2e15], took: 10.0, ..Results::default() }
+        Results {
+            samples: of_widths(&[16, 16]),
+            right: vec![2.5e15, 2e15],
+            took: 10.0,
+            ..Results::default()
+        }
     }
 
     #[test]
     fn right_sums_pass_with_the_number_of_products() {
         let said = judge(&results());
         assert_eq!(said.outcome(), Outcome::Pass, "{:?}", said.findings);
-        assert_eq!(said.summary, "10 s: all of 2.0e15 products of each GPU are right");
-        let said = judge(&Results { steps: Some(40), ..results() });
-        assert!(said.summary.ends_with("right, 40 steps from idle to full load"), "{}", said.summary);
+        assert_eq!(
+            said.summary,
+            "10 s: all of 2.0e15 products of each GPU are right"
+        );
+        let said = judge(&Results {
+            steps: Some(40),
+            ..results()
+        });
+        assert!(
+            said.summary
+                .ends_with("right, 40 steps from idle to full load"),
+            "{}",
+            said.summary
+        );
     }
 
     #[test]
     fn one_wrong_block_fails_and_names_its_multiprocessor() {
-        let wrong = WrongSum { gpu: 1.into(), arithmetic: "int8", blocks: 1, of: 264, multiprocessors: vec![77] };
-        let said = judge(&Results { wrong: vec![wrong], ..results() });
+        let wrong = WrongSum {
+            gpu: 1.into(),
+            arithmetic: "int8",
+            blocks: 1,
+            of: 264,
+            multiprocessors: vec![77],
+        };
+        let said = judge(&Results {
+            wrong: vec![wrong],
+            ..results()
+        });
         assert!(said.outcome() == Outcome::Fail && said.findings[0].is(Code::GpuArithmetic));
-        assert_eq!(said.summary, "GPU 1: 1 of 264 blocks have a wrong sum of exact int8 products");
+        assert_eq!(
+            said.summary,
+            "GPU 1: 1 of 264 blocks have a wrong sum of exact int8 products"
+        );
         assert_eq!(said.findings[0].evidence, ["GPU 1: multiprocessors 77"]);
     }
 
     #[test]
     fn a_gpu_that_did_nothing_is_an_error() {
-        assert_eq!(judge(&Results { right: vec![1e15, 0.0], ..results() }).outcome(), Outcome::Error);
+        assert_eq!(
+            judge(&Results {
+                right: vec![1e15, 0.0],
+                ..results()
+            })
+            .outcome(),
+            Outcome::Error
+        );
     }
 }

@@ -22,26 +22,44 @@ impl Sample {
     /// The present state during work that began at `began`.
     pub(super) fn now(context: &TestContext, began: Instant) -> Self {
         let gpus = context.clique().map(Clique::addresses).unwrap_or_default();
-        let width = |bdf| context.nvml().ok().and_then(|nvml| nvml.link(bdf).ok()).map(|link| link.width);
+        let width = |bdf| {
+            context
+                .nvml()
+                .ok()
+                .and_then(|nvml| nvml.link(bdf).ok())
+                .map(|link| link.width)
+        };
         let widths = gpus.into_iter().map(width).collect();
-        Self { at: began.elapsed().as_secs_f64(), states: states_now(context), widths }
+        Self {
+            at: began.elapsed().as_secs_f64(),
+            states: states_now(context),
+            widths,
+        }
     }
 }
 
 /// The findings from all samples together.
 pub(super) fn findings(samples: &[Sample]) -> Vec<Finding> {
     let mut all = throttled_for(&states(samples));
-    let gpus = samples.iter().map(|sample| sample.widths.len()).max().unwrap_or_default();
+    let gpus = samples
+        .iter()
+        .map(|sample| sample.widths.len())
+        .max()
+        .unwrap_or_default();
     all.extend(GpuId::all(gpus).filter_map(|gpu| narrowed(gpu, samples)));
     all
 }
 
 /// A link that lost lanes while its GPU worked.
 fn narrowed(gpu: GpuId, samples: &[Sample]) -> Option<Finding> {
-    let mut widths = samples.iter().filter_map(|s| Some((s.at, (*s.widths.get(gpu.index())?)?)));
+    let mut widths = samples
+        .iter()
+        .filter_map(|s| Some((s.at, (*s.widths.get(gpu.index())?)?)));
     let (_, before) = widths.next()?;
     let (at, after) = widths.find(|(_, width)| *width < before)?;
-    let message = format!("GPU {gpu}: after {at:.0} s of load its link has {after} lanes, expected {before} as before");
+    let message = format!(
+        "GPU {gpu}: after {at:.0} s of load its link has {after} lanes, expected {before} as before"
+    );
     let finding = Code::GpuLinkLoad.finding(Severity::Fail, gpu, message);
     Some(finding.values(after, before, Some("lanes")))
 }
@@ -57,7 +75,11 @@ pub(super) fn samples_table(samples: &[Sample]) -> Table {
         lanes: sample.widths.get(gpu.index()).copied().flatten(),
     };
     // A day of 16 GPUs would be more than a report may have: of a long run, not every second is shown.
-    let gpus = samples.iter().map(|sample| sample.states.len()).max().unwrap_or(0);
+    let gpus = samples
+        .iter()
+        .map(|sample| sample.states.len())
+        .max()
+        .unwrap_or(0);
     let step = (samples.len() * gpus).div_ceil(MOST_ROWS).max(1);
     let rows = samples
         .iter()
@@ -72,12 +94,19 @@ pub(super) fn heat_of(samples: &[Sample]) -> String {
 }
 
 fn states(samples: &[Sample]) -> Vec<&[Option<State>]> {
-    samples.iter().map(|sample| sample.states.as_slice()).collect()
+    samples
+        .iter()
+        .map(|sample| sample.states.as_slice())
+        .collect()
 }
 
 #[cfg(test)]
 pub(super) fn of_widths(widths: &[u32]) -> Vec<Sample> {
-    let sample = |(n, width): (u32, &u32)| Sample { at: f64::from(n), states: vec![None], widths: vec![Some(*width)] };
+    let sample = |(n, width): (u32, &u32)| Sample {
+        at: f64::from(n),
+        states: vec![None],
+        widths: vec![Some(*width)],
+    };
     (0..).zip(widths).map(sample).collect()
 }
 
@@ -91,14 +120,21 @@ mod tests {
         assert_eq!(findings(&[]), Vec::new());
         let found = findings(&of_widths(&[16, 16, 8, 16]));
         assert!(found[0].is(Code::GpuLinkLoad) && found[0].severity == Severity::Fail);
-        assert_eq!(found[0].message, "GPU 0: after 2 s of load its link has 8 lanes, expected 16 as before");
+        assert_eq!(
+            found[0].message,
+            "GPU 0: after 2 s of load its link has 8 lanes, expected 16 as before"
+        );
     }
 
     #[test]
     fn every_second_and_gpu_has_a_row() {
-        let Table::Samples(rows) = samples_table(&of_widths(&[16, 8])) else { panic!() };
+        let Table::Samples(rows) = samples_table(&of_widths(&[16, 8])) else {
+            panic!()
+        };
         assert_eq!((rows.len(), rows[1].lanes), (2, Some(8)));
-        let Table::Samples(day) = samples_table(&of_widths(&[16; 86_400])) else { panic!() };
+        let Table::Samples(day) = samples_table(&of_widths(&[16; 86_400])) else {
+            panic!()
+        };
         assert_eq!(day.len(), 17_280, "every fifth");
     }
 }

@@ -26,16 +26,20 @@ pub(in crate::suite) const TEST: Test = Test {
 
 fn judge(expected: bool, seen: &Result<Option<Examined>, ExamineError>) -> Judgement {
     match seen {
-        Err(why) => {
-            Judgement::by(Code::SysUnreadable.finding(Severity::Error, Subject::part("image"), why.to_string()))
-        }
+        Err(why) => Judgement::by(Code::SysUnreadable.finding(
+            Severity::Error,
+            Subject::part("image"),
+            why.to_string(),
+        )),
         Ok(None) if expected => {
             let message = format!("expect.golden = true, but there is no {IDENTITY_FILE}");
             Judgement::by(Code::ImageNone.finding(Severity::Fail, Subject::part("image"), message))
         }
         Ok(None) => Judgement::not_applicable("this is not an image of firstlight"),
         Ok(Some(image)) if image.is_golden() => Judgement::of(image.to_string(), Vec::new()),
-        Ok(Some(image)) if expected => Judgement::of(image.to_string(), vec![changed(image, Severity::Fail)]),
+        Ok(Some(image)) if expected => {
+            Judgement::of(image.to_string(), vec![changed(image, Severity::Fail)])
+        }
         Ok(Some(image)) => {
             let changes = vec![changed(image, Severity::Info)];
             Judgement::not_applicable(format!("{image}; expect.golden is not set")).with(changes)
@@ -45,7 +49,9 @@ fn judge(expected: bool, seen: &Result<Option<Examined>, ExamineError>) -> Judge
 
 fn changed(image: &Examined, severity: Severity) -> Finding {
     let shown = image.differences.iter().take(document::SHOWN);
-    let seen = shown.map(|d| format!("{}: {}", d.change.word(), document::worded(d))).collect();
+    let seen = shown
+        .map(|d| format!("{}: {}", d.change.word(), document::worded(d)))
+        .collect();
     Code::ImageChanged
         .finding(severity, Subject::part("image"), image.to_string())
         .values(image.differences.len(), 0, Some("files"))
@@ -61,9 +67,18 @@ mod tests {
     use outcome::Outcome;
 
     fn image(differences: Vec<Difference>) -> Result<Option<Examined>, ExamineError> {
-        let appliance =
-            Appliance { version: "1".into(), image_id: Some("abc".into()), manifest_sha256: Some("0".into()) };
-        Ok(Some(Examined { appliance, listed: 3, bytes: 9, driver: DriverImage::None, differences }))
+        let appliance = Appliance {
+            version: "1".into(),
+            image_id: Some("abc".into()),
+            manifest_sha256: Some("0".into()),
+        };
+        Ok(Some(Examined {
+            appliance,
+            listed: 3,
+            bytes: 9,
+            driver: DriverImage::None,
+            differences,
+        }))
     }
 
     fn added() -> Result<Option<Examined>, ExamineError> {
@@ -74,7 +89,10 @@ mod tests {
     fn a_golden_image_passes_whether_or_not_it_is_expected() {
         for expected in [false, true] {
             let said = judge(expected, &image(vec![]));
-            assert_eq!(said, Judgement::of("golden: 3 files as listed, image abc", vec![]));
+            assert_eq!(
+                said,
+                Judgement::of("golden: 3 files as listed, image abc", vec![])
+            );
         }
     }
 
@@ -87,7 +105,10 @@ mod tests {
         );
         assert_eq!(said.findings[0].evidence, ["added: /etc/x: found a file"]);
         let said = judge(false, &added());
-        assert_eq!((said.outcome(), said.findings[0].severity), (Outcome::NotApplicable, Severity::Info));
+        assert_eq!(
+            (said.outcome(), said.findings[0].severity),
+            (Outcome::NotApplicable, Severity::Info)
+        );
         assert!(said.findings[0].is(Code::ImageChanged));
     }
 
@@ -101,7 +122,10 @@ mod tests {
     #[test]
     fn an_unreadable_image_is_an_error_either_way() {
         for expected in [false, true] {
-            let why = ExamineError::Invalid { path: "/x".into(), why: "y".into() };
+            let why = ExamineError::Invalid {
+                path: "/x".into(),
+                why: "y".into(),
+            };
             assert_eq!(judge(expected, &Err(why)).outcome(), Outcome::Error);
         }
     }

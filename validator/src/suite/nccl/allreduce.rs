@@ -80,7 +80,10 @@ fn run(context: &TestContext) -> Result<Judgement, Box<Finding>> {
     let limits = limits_of_all(context, &on)?;
     let again = match &limits {
         Ok(limits) => remeasure::judge(context, ArmKind::P2p, &mut on, limits)?,
-        Err(unjudged) => Remeasured { findings: vec![unjudged.clone()], rows: Vec::new() },
+        Err(unjudged) => Remeasured {
+            findings: vec![unjudged.clone()],
+            rows: Vec::new(),
+        },
     };
     let limits = limits.ok();
     let (watched, states) = watch.end(context);
@@ -89,8 +92,18 @@ fn run(context: &TestContext) -> Result<Judgement, Box<Finding>> {
 }
 
 /// Judges the values, the speed compared with the links, the gain, and the transports.
-fn judge(sweeps: &ArmSweeps, comparison: LinkComparison, states: &[String]) -> Result<Judgement, Box<Finding>> {
-    let ArmSweeps { on: with, off: without, odd, proofs, more } = sweeps;
+fn judge(
+    sweeps: &ArmSweeps,
+    comparison: LinkComparison,
+    states: &[String],
+) -> Result<Judgement, Box<Finding>> {
+    let ArmSweeps {
+        on: with,
+        off: without,
+        odd,
+        proofs,
+        more,
+    } = sweeps;
     let LinkComparison { on, again, limits } = comparison;
     let off = mean(without);
     let gains = gain::gains(without, with, Placement::OutOfPlace).map_err(|e| incomplete(&e))?;
@@ -98,34 +111,69 @@ fn judge(sweeps: &ArmSweeps, comparison: LinkComparison, states: &[String]) -> R
     let gains = gains.map_err(|e| incomplete(&e))?;
     let slow = again.findings.into_iter().chain(slower(&gains));
     let slow = slow.map(|finding| finding.seen_all(states.to_vec()));
-    let all = [with.concat(), odd.clone(), again.rows.clone(), more.on.concat()].concat();
+    let all = [
+        with.concat(),
+        odd.clone(),
+        again.rows.clone(),
+        more.on.concat(),
+    ]
+    .concat();
     let mut findings = sweep::wrong(ArmKind::P2p, &all);
-    findings.extend(sweep::wrong(ArmKind::Off, &[without.concat(), more.off.concat()].concat()));
+    findings.extend(sweep::wrong(
+        ArmKind::Off,
+        &[without.concat(), more.off.concat()].concat(),
+    ));
     findings.extend(more.findings.iter().cloned());
     findings.extend(slow.chain(proofs.iter().flat_map(|proof| proof.findings.clone())));
     let beside = [odd.as_slice(), again.rows.as_slice()].concat();
-    let rows = [(CallTable::AllReduce, &on), (CallTable::AllReduceOff, &off), (CallTable::AllReduceOdd, &beside)];
+    let rows = [
+        (CallTable::AllReduce, &on),
+        (CallTable::AllReduceOff, &off),
+        (CallTable::AllReduceOdd, &beside),
+    ];
     let rows = rows.map(|(table, rows)| tables::rows(table, rows));
     let proven = proofs.iter().flat_map(|proof| proof.tables.clone());
-    let tables = std::iter::once(tables::gains(&gains)).chain(rows).chain(proven);
-    let effects = gain::effects(&gains).into_iter().map(|(name, times)| (name, rounded(times))).collect();
-    let over = if checked::has_large_row(odd) { " and 256 MiB" } else { ", no size over 128 MiB (memory is short)" };
+    let tables = std::iter::once(tables::gains(&gains))
+        .chain(rows)
+        .chain(proven);
+    let effects = gain::effects(&gains)
+        .into_iter()
+        .map(|(name, times)| (name, rounded(times)))
+        .collect();
+    let over = if checked::has_large_row(odd) {
+        " and 256 MiB"
+    } else {
+        ", no size over 128 MiB (memory is short)"
+    };
     let summary = summary(&on, &off, limits.as_ref(), &gains);
-    let judgement = judged(format!("{summary}; odd counts{over} are right too; {}", checked::evidence(&all)), findings);
-    Ok(judgement.with_tables(tables.collect()).with_effects(effects))
+    let judgement = judged(
+        format!(
+            "{summary}; odd counts{over} are right too; {}",
+            checked::evidence(&all)
+        ),
+        findings,
+    );
+    Ok(judgement
+        .with_tables(tables.collect())
+        .with_effects(effects))
 }
 
 fn measure(context: &TestContext, groups: &[Vec<Rank>]) -> Result<ArmSweeps, Box<Finding>> {
     let sweep = Sweep::standard(Collective::AllReduce);
     for which in [ArmKind::P2p, ArmKind::Off] {
-        arms::with(context, which, |ranks| sweep::warm_up(context, which, ranks, &sweep))?;
+        arms::with(context, which, |ranks| {
+            sweep::warm_up(context, which, ranks, &sweep)
+        })?;
     }
     let (mut on, mut off) = (Vec::new(), Vec::new());
     for _ in 0..TURNS {
         for (which, sweeps) in [(ArmKind::P2p, &mut on), (ArmKind::Off, &mut off)] {
             sweeps.push(arms::with(context, which, |ranks| {
                 // This arm was idle while the other one worked, so its first row would include waking up.
-                let first = Sweep { check: false, ..sweep.at(sweep.from) };
+                let first = Sweep {
+                    check: false,
+                    ..sweep.at(sweep.from)
+                };
                 sweep::rows(context, which, ranks, &first)?;
                 sweep::rows(context, which, ranks, &sweep)
             })?);
@@ -133,19 +181,37 @@ fn measure(context: &TestContext, groups: &[Vec<Rank>]) -> Result<ArmSweeps, Box
     }
     let odd = arms::with(context, ArmKind::P2p, |ranks| {
         let mut odd = checked::odd(context, ArmKind::P2p, ranks, Collective::AllReduce)?;
-        odd.extend(checked::big(context, ArmKind::P2p, ranks, Collective::AllReduce)?);
+        odd.extend(checked::big(
+            context,
+            ArmKind::P2p,
+            ranks,
+            Collective::AllReduce,
+        )?);
         Ok(odd)
     })?;
-    let proof = |which| arms::with(context, which, |ranks| Ok(proof::of(which, ranks, Pairs::Ring, groups)));
+    let proof = |which| {
+        arms::with(context, which, |ranks| {
+            Ok(proof::of(which, ranks, Pairs::Ring, groups))
+        })
+    };
     let proofs = [proof(ArmKind::P2p)?, proof(ArmKind::Off)?];
-    Ok(ArmSweeps { on, off, odd, proofs, more: communicators(context) })
+    Ok(ArmSweeps {
+        on,
+        off,
+        odd,
+        proofs,
+        more: communicators(context),
+    })
 }
 
 /// Measures small sizes in further communicators of both arms, in turns: their small calls may take another time although
 /// nothing else differs. If one cannot be made, the others are not compared.
 fn communicators(context: &TestContext) -> Communicators {
     let mut all = Communicators::default();
-    let sweep = Sweep { to: FURTHER_MOST, ..Sweep::standard(Collective::AllReduce) };
+    let sweep = Sweep {
+        to: FURTHER_MOST,
+        ..Sweep::standard(Collective::AllReduce)
+    };
     for n in 0..FURTHER {
         for (which, of_arm) in [(ArmKind::P2p, &mut all.on), (ArmKind::Off, &mut all.off)] {
             let measured = arms::with(context, which, |ranks| {
@@ -158,7 +224,12 @@ fn communicators(context: &TestContext) -> Communicators {
             });
             match measured {
                 Ok(rows) => of_arm.push(rows),
-                Err(finding) => return Communicators { findings: vec![*finding], ..Communicators::default() },
+                Err(finding) => {
+                    return Communicators {
+                        findings: vec![*finding],
+                        ..Communicators::default()
+                    };
+                }
             }
         }
     }
@@ -167,17 +238,28 @@ fn communicators(context: &TestContext) -> Communicators {
 
 /// One row for each size, with the mean of its times and all wrong values of all turns.
 fn mean(sweeps: &[Vec<Row>]) -> Vec<Row> {
-    let Some((first, rest)) = sweeps.split_first() else { return Vec::new() };
+    let Some((first, rest)) = sweeps.split_first() else {
+        return Vec::new();
+    };
     let one = |(n, row): (usize, &Row)| {
         let others: Vec<_> = rest.iter().filter_map(|sweep| sweep.get(n)).collect();
         let timed = |of: fn(&Row) -> &Timed| {
             let own = of(row);
             let sum: f64 = own.us + others.iter().map(|row| of(row).us).sum::<f64>();
             // The number of sweeps is 2.
-            let wrong = std::iter::once(row).chain(others.iter().copied()).filter_map(|r| of(r).wrong.clone());
-            Timed { us: sum / (others.len() as f64 + 1.0), wrong: wrong.reduce(Wrongs::and) }
+            let wrong = std::iter::once(row)
+                .chain(others.iter().copied())
+                .filter_map(|r| of(r).wrong.clone());
+            Timed {
+                us: sum / (others.len() as f64 + 1.0),
+                wrong: wrong.reduce(Wrongs::and),
+            }
         };
-        Row { out_of_place: timed(|r| &r.out_of_place), in_place: timed(|r| &r.in_place), ..row.clone() }
+        Row {
+            out_of_place: timed(|r| &r.out_of_place),
+            in_place: timed(|r| &r.in_place),
+            ..row.clone()
+        }
     };
     first.iter().enumerate().map(one).collect()
 }
@@ -201,21 +283,39 @@ fn slower(gains: &[Gain]) -> Option<Finding> {
         worst.on_us,
         worst.off_us
     );
-    let seen = bad.iter().map(|gain| format!("{}: {:.2} times as fast", size(gain.bytes), gain.speedup));
-    let finding = Code::NcclP2pSlower.finding(Severity::Fail, Subject::operation(Collective::AllReduce), message);
-    Some(finding.values(rounded(worst.on_us), rounded(worst.off_us), Some("us")).seen_all(seen.collect()))
+    let seen = bad
+        .iter()
+        .map(|gain| format!("{}: {:.2} times as fast", size(gain.bytes), gain.speedup));
+    let finding = Code::NcclP2pSlower.finding(
+        Severity::Fail,
+        Subject::operation(Collective::AllReduce),
+        message,
+    );
+    Some(
+        finding
+            .values(rounded(worst.on_us), rounded(worst.off_us), Some("us"))
+            .seen_all(seen.collect()),
+    )
 }
 
 /// `20.6 GB/s at 128 MiB, 14.5 without peer-to-peer. P2P: +43 % at 128 MiB; 1.00 of the best ring's slowest edge`
 fn summary(on: &[Row], off: &[Row], limits: Option<&Limits>, gains: &[Gain]) -> String {
-    let last = |rows: &[Row]| rows.last().map(|row| (row.busbw(&row.out_of_place), row.bytes));
+    let last = |rows: &[Row]| {
+        rows.last()
+            .map(|row| (row.busbw(&row.out_of_place), row.bytes))
+    };
     let (Some((with, bytes)), Some((without, _))) = (last(on), last(off)) else {
         return "nothing was measured".to_owned();
     };
     let headline = gain::headline(gains).unwrap_or_default();
     let ring = limits.map(|limits| with / limits.ring.slowest);
-    let ring = ring.map_or(String::new(), |part| format!("; {part:.2} of the best ring's slowest edge"));
-    format!("{with:.1} GB/s at {}, {without:.1} without peer-to-peer. {headline}{ring}", size(bytes))
+    let ring = ring.map_or(String::new(), |part| {
+        format!("; {part:.2} of the best ring's slowest edge")
+    });
+    format!(
+        "{with:.1} GB/s at {}, {without:.1} without peer-to-peer. {headline}{ring}",
+        size(bytes)
+    )
 }
 
 #[cfg(test)]
@@ -228,7 +328,11 @@ mod tests {
     use outcome::table::Table;
 
     fn proof() -> proof::TransportProof {
-        proof::TransportProof { summary: String::new(), findings: Vec::new(), tables: Vec::new() }
+        proof::TransportProof {
+            summary: String::new(),
+            findings: Vec::new(),
+            tables: Vec::new(),
+        }
     }
 
     /// Two turns of 8 B and 128 MiB; `on` and `off`: GB/s of bus bandwidth at the large size.
@@ -244,9 +348,25 @@ mod tests {
             more: Communicators::default(),
         };
         let on = mean(&sweeps.on);
-        let findings = speed::findings(&speed::slow(&on, &limits, &[]), &limits, "with peer-to-peer");
-        let again = Remeasured { findings, rows: Vec::new() };
-        judge(&sweeps, LinkComparison { on, again, limits: Some(limits) }, &states).unwrap()
+        let findings = speed::findings(
+            &speed::slow(&on, &limits, &[]),
+            &limits,
+            "with peer-to-peer",
+        );
+        let again = Remeasured {
+            findings,
+            rows: Vec::new(),
+        };
+        judge(
+            &sweeps,
+            LinkComparison {
+                on,
+                again,
+                limits: Some(limits),
+            },
+            &states,
+        )
+        .unwrap()
     }
 
     #[test]
@@ -268,7 +388,9 @@ mod tests {
         assert_eq!(said.outcome(), Outcome::Fail);
         assert!(said.findings[0].is(Code::NcclWrongData));
         // The table names it too: 134217728 bytes, in place.
-        let Table::Calls(CallTable::AllReduce, rows) = &said.tables[1] else { panic!("{:?}", said.tables) };
+        let Table::Calls(CallTable::AllReduce, rows) = &said.tables[1] else {
+            panic!("{:?}", said.tables)
+        };
         assert_eq!(rows[1].in_place_wrong, Some(1));
     }
 
@@ -278,6 +400,10 @@ mod tests {
         assert_eq!(said.outcome(), Outcome::Fail);
         let codes: Vec<_> = said.findings.iter().map(|f| f.code.as_str()).collect();
         assert_eq!(codes, ["NCCL-SLOW", "NCCL-P2P-SLOWER"]);
-        assert!(said.findings.iter().all(|f| f.evidence.contains(&"GPU 0: 35 C".to_owned())));
+        assert!(
+            said.findings
+                .iter()
+                .all(|f| f.evidence.contains(&"GPU 0: 35 C".to_owned()))
+        );
     }
 }

@@ -161,7 +161,9 @@ pub(super) fn with<T>(
     start(context, &[which])?;
     // Removed for the call: after a fault it is not put back.
     let taken = arms.running.borrow_mut().remove(&which);
-    let Some(mut ranks) = taken else { return Err(trouble::gone(which)) };
+    let Some(mut ranks) = taken else {
+        return Err(trouble::gone(which));
+    };
     context.doing(format!("connecting the GPUs by NCCL, {which}"));
     let within = join_timeout(context.time_left(), ranks.age());
     let done = ranks.join(within).map(drop).and_then(|()| work(&mut ranks));
@@ -196,7 +198,14 @@ pub(super) fn settle(context: &TestContext, which: ArmKind) {
 
 /// The same for all arms that were started ahead.
 pub(in crate::suite) fn settle_all(context: &TestContext) {
-    let begun: Vec<_> = context.kept.get::<Arms>().running.borrow().keys().copied().collect();
+    let begun: Vec<_> = context
+        .kept
+        .get::<Arms>()
+        .running
+        .borrow()
+        .keys()
+        .copied()
+        .collect();
     begun.into_iter().for_each(|which| settle(context, which));
 }
 
@@ -204,7 +213,9 @@ pub(in crate::suite) fn settle_all(context: &TestContext) {
 /// `left` until the test's deadline, less the part for the work after it.
 pub(super) fn join_timeout(left: Option<Duration>, age: Duration) -> Duration {
     let own = START_TIMEOUT.saturating_sub(age).max(LEAST_TIMEOUT);
-    left.map_or(own, |left| own.min(left.saturating_sub(left / RESERVED_PART)))
+    left.map_or(own, |left| {
+        own.min(left.saturating_sub(left / RESERVED_PART))
+    })
 }
 
 impl Drop for Arms {
@@ -222,11 +233,23 @@ mod tests {
 
     #[test]
     fn a_start_gets_its_limit_and_at_most_most_of_the_remaining_deadline() {
-        let timeout =
-            |left: u64, age: u64| join_timeout(Some(Duration::from_secs(left)), Duration::from_secs(age)).as_secs();
-        assert_eq!((timeout(150, 0), timeout(60, 0), timeout(0, 0)), (90, 45, 0));
+        let timeout = |left: u64, age: u64| {
+            join_timeout(Some(Duration::from_secs(left)), Duration::from_secs(age)).as_secs()
+        };
+        assert_eq!(
+            (timeout(150, 0), timeout(60, 0), timeout(0, 0)),
+            (90, 45, 0)
+        );
         // An arm that began at the same time as one that hung has used up its time.
-        assert_eq!((timeout(150, 60), timeout(150, 90), timeout(150, 500), timeout(4, 500)), (30, 5, 5, 3));
+        assert_eq!(
+            (
+                timeout(150, 60),
+                timeout(150, 90),
+                timeout(150, 500),
+                timeout(4, 500)
+            ),
+            (30, 5, 5, 3)
+        );
         assert_eq!(super::join_timeout(None, Duration::ZERO), START_TIMEOUT);
     }
 }

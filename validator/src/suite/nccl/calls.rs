@@ -55,25 +55,50 @@ fn judge(forms: &[FormRows], left_out: &[&str]) -> Judgement {
     let of = |form: &FormRows| {
         let found = sweep::wrong(ArmKind::P2p, &form.rows);
         let evidence = format!("calls {}", form.name);
-        found.into_iter().map(move |finding| finding.seen(evidence.clone())).collect::<Vec<_>>()
+        found
+            .into_iter()
+            .map(move |finding| finding.seen(evidence.clone()))
+            .collect::<Vec<_>>()
     };
     let findings: Vec<_> = forms.iter().flat_map(of).collect();
     let rows: Vec<Row> = forms.iter().flat_map(|form| form.rows.clone()).collect();
     let names: Vec<_> = forms.iter().map(|form| form.name.as_str()).collect();
-    let without = left_out.iter().map(|what| format!("; this NCCL is too old for {what}")).collect::<String>();
-    let summary = format!("calls {}: all right{without}; {}", names.join(", "), checked::evidence(&rows));
+    let without = left_out
+        .iter()
+        .map(|what| format!("; this NCCL is too old for {what}"))
+        .collect::<String>();
+    let summary = format!(
+        "calls {}: all right{without}; {}",
+        names.join(", "),
+        checked::evidence(&rows)
+    );
     judged(summary, findings).with_tables(vec![tables::rows(CallTable::Calls, &rows)])
 }
 
-fn measure(context: &TestContext, ranks: &mut Ranks) -> Result<(Vec<FormRows>, Vec<&'static str>), Trouble> {
+fn measure(
+    context: &TestContext,
+    ranks: &mut Ranks,
+) -> Result<(Vec<FormRows>, Vec<&'static str>), Trouble> {
     let (all, version) = (ranks.ranks(), ranks.version());
     let mut left_out = Vec::new();
-    let mut forms = vec![FormRows { name: "of every root".to_owned(), rows: roots(context, ranks)? }];
+    let mut forms = vec![FormRows {
+        name: "of every root".to_owned(),
+        rows: roots(context, ranks)?,
+    }];
     let of = |ranks: &mut Ranks, form| rows(context, ranks, form);
-    forms.push(FormRows { name: "in one group".to_owned(), rows: of(ranks, Form::Grouped)? });
-    forms.push(FormRows { name: "captured in a graph".to_owned(), rows: of(ranks, Form::Captured)? });
+    forms.push(FormRows {
+        name: "in one group".to_owned(),
+        rows: of(ranks, Form::Grouped)?,
+    });
+    forms.push(FormRows {
+        name: "captured in a graph".to_owned(),
+        rows: of(ranks, Form::Captured)?,
+    });
     if version >= REGISTERS {
-        forms.push(FormRows { name: "with registered buffers".to_owned(), rows: of(ranks, Form::Registered)? });
+        forms.push(FormRows {
+            name: "with registered buffers".to_owned(),
+            rows: of(ranks, Form::Registered)?,
+        });
     } else {
         left_out.push("registered buffers");
     }
@@ -83,13 +108,19 @@ fn measure(context: &TestContext, ranks: &mut Ranks) -> Result<(Vec<FormRows>, V
         ranks.split(members)?;
         let rows = of(ranks, Form::Plain)?;
         ranks.unsplit()?;
-        forms.push(FormRows { name: format!("of {members} of {all} ranks"), rows });
+        forms.push(FormRows {
+            name: format!("of {members} of {all} ranks"),
+            rows,
+        });
     } else {
         left_out.push("a communicator of some ranks");
     }
     context.doing("NCCL: another communicator after an abort");
     ranks.renew()?;
-    forms.push(FormRows { name: "after an abort".to_owned(), rows: of(ranks, Form::Plain)? });
+    forms.push(FormRows {
+        name: "after an abort".to_owned(),
+        rows: of(ranks, Form::Plain)?,
+    });
     Ok((forms, left_out))
 }
 
@@ -101,10 +132,16 @@ const fn some(ranks: usize) -> usize {
 /// The collectives with a root, from and to every rank.
 fn roots(context: &TestContext, ranks: &mut Ranks) -> Result<Vec<Row>, Trouble> {
     let mut rows = Vec::new();
-    for collective in Collective::ALL.into_iter().filter(|collective| collective.rooted()) {
+    for collective in Collective::ALL
+        .into_iter()
+        .filter(|collective| collective.rooted())
+    {
         for root in Rank::all(ranks.ranks()) {
             context.doing(format!("NCCL: {collective} of {BYTES} B, root {root}"));
-            let sweep = Sweep { iterations: 1, ..Sweep::standard(collective) };
+            let sweep = Sweep {
+                iterations: 1,
+                ..Sweep::standard(collective)
+            };
             rows.push(ranks.row(&RowAsk::of(&sweep, BYTES, root))?);
         }
     }
@@ -115,10 +152,23 @@ fn roots(context: &TestContext, ranks: &mut Ranks) -> Result<Vec<Row>, Trouble> 
 fn rows(context: &TestContext, ranks: &mut Ranks, form: Form) -> Result<Vec<Row>, Trouble> {
     let one = |collective: Collective| {
         context.doing(format!("NCCL: {collective} of {BYTES} B, {form:?}"));
-        let sweep = Sweep { iterations: CALLS, ..Sweep::standard(collective) };
-        ranks.row(&RowAsk { form, ..RowAsk::of(&sweep, BYTES, Rank::FIRST) })
+        let sweep = Sweep {
+            iterations: CALLS,
+            ..Sweep::standard(collective)
+        };
+        ranks.row(&RowAsk {
+            form,
+            ..RowAsk::of(&sweep, BYTES, Rank::FIRST)
+        })
     };
-    [Collective::AllReduce, Collective::AllGather, Collective::Alltoall].into_iter().map(one).collect()
+    [
+        Collective::AllReduce,
+        Collective::AllGather,
+        Collective::Alltoall,
+    ]
+    .into_iter()
+    .map(one)
+    .collect()
 }
 
 #[cfg(test)]
@@ -130,10 +180,19 @@ mod tests {
 
     #[test]
     fn a_wrong_value_is_named_with_the_form_of_its_call() {
-        let form = |name: &str, wrong| FormRows { name: name.to_owned(), rows: vec![row(1 << 20, 20.0, wrong)] };
+        let form = |name: &str, wrong| FormRows {
+            name: name.to_owned(),
+            rows: vec![row(1 << 20, 20.0, wrong)],
+        };
         let said = judge(&[form("of every root", 0), form("in one group", 1)], &[]);
-        assert!(said.outcome() == Outcome::Fail && said.findings[0].is(Code::NcclWrongData), "{said:?}");
-        assert_eq!(said.findings[0].evidence.last().unwrap(), "calls in one group");
+        assert!(
+            said.outcome() == Outcome::Fail && said.findings[0].is(Code::NcclWrongData),
+            "{said:?}"
+        );
+        assert_eq!(
+            said.findings[0].evidence.last().unwrap(),
+            "calls in one group"
+        );
         let said = judge(&[form("of every root", 0)], &["registered buffers"]);
         assert_eq!(
             said.summary,

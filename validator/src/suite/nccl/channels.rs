@@ -83,17 +83,30 @@ fn run(context: &TestContext) -> Result<Judgement, Box<Finding>> {
     };
     let usual = again.used;
     trials.push(again);
-    let findings: Vec<_> = trials.iter().flat_map(|t| sweep::wrong(ArmKind::P2p, &t.rows)).collect();
+    let findings: Vec<_> = trials
+        .iter()
+        .flat_map(|t| sweep::wrong(ArmKind::P2p, &t.rows))
+        .collect();
     let best = best(&trials, own, usual);
     let summary = format!("{}{}", summary(best.as_ref()), unfollowed(&trials));
     let judgement = judged(summary, findings).with_tables(vec![trial_table(&trials, own)]);
-    Ok(judgement.advising(best.as_ref().and_then(advice::channels).into_iter().collect()))
+    Ok(judgement.advising(
+        best.as_ref()
+            .and_then(advice::channels)
+            .into_iter()
+            .collect(),
+    ))
 }
 
 /// A fresh arm for each number and for NCCL's own choice, which is measured again at the end: drift must not look like a
 /// gain.
-fn one_by_one(context: &TestContext, setup: &Setup, tried: &[u32]) -> Result<(Vec<Trial>, Trial), Box<Finding>> {
-    let fresh = |channels| start(context, setup, channels).and_then(|arm| finish(context, channels, arm));
+fn one_by_one(
+    context: &TestContext,
+    setup: &Setup,
+    tried: &[u32],
+) -> Result<(Vec<Trial>, Trial), Box<Finding>> {
+    let fresh =
+        |channels| start(context, setup, channels).and_then(|arm| finish(context, channels, arm));
     let mut trials = vec![fresh(None)?];
     for channels in tried {
         trials.push(fresh(Some(*channels))?);
@@ -102,10 +115,20 @@ fn one_by_one(context: &TestContext, setup: &Setup, tried: &[u32]) -> Result<(Ve
 }
 
 /// The same in less time: the arms start together, and NCCL's own choice is measured in the arm that other tests use too.
-fn beside_each_other(context: &TestContext, setup: &Setup, tried: &[u32]) -> Result<(Vec<Trial>, Trial), Box<Finding>> {
-    let setup = Setup { room: setup.room.min(SHARED_ROOM), ..setup.clone() };
+fn beside_each_other(
+    context: &TestContext,
+    setup: &Setup,
+    tried: &[u32],
+) -> Result<(Vec<Trial>, Trial), Box<Finding>> {
+    let setup = Setup {
+        room: setup.room.min(SHARED_ROOM),
+        ..setup.clone()
+    };
     let begin = |channels: &u32| Ok((Some(*channels), start(context, &setup, Some(*channels))?));
-    let begun = tried.iter().map(begin).collect::<Result<Vec<_>, Box<Finding>>>()?;
+    let begun = tried
+        .iter()
+        .map(begin)
+        .collect::<Result<Vec<_>, Box<Finding>>>()?;
     let own = || arms::with(context, ArmKind::P2p, |ranks| trial(context, None, ranks));
     let mut trials = vec![own()?];
     for (channels, arm) in begun {
@@ -115,31 +138,60 @@ fn beside_each_other(context: &TestContext, setup: &Setup, tried: &[u32]) -> Res
 }
 
 fn name(channels: Option<u32>) -> String {
-    channels.map_or("NCCL's own channels".to_owned(), |n| format!("{n} channels"))
+    channels.map_or("NCCL's own channels".to_owned(), |n| {
+        format!("{n} channels")
+    })
 }
 
-fn start(context: &TestContext, setup: &Setup, channels: Option<u32>) -> Result<Ranks, Box<Finding>> {
+fn start(
+    context: &TestContext,
+    setup: &Setup,
+    channels: Option<u32>,
+) -> Result<Ranks, Box<Finding>> {
     let name = name(channels);
     context.doing(format!("starting NCCL with {name}"));
-    Ranks::start(&Setup { channels, ..setup.clone() }).map_err(|t| trouble::finding(name, &t))
+    Ranks::start(&Setup {
+        channels,
+        ..setup.clone()
+    })
+    .map_err(|t| trouble::finding(name, &t))
 }
 
 /// Measures an arm that was started, and ends it.
-fn finish(context: &TestContext, channels: Option<u32>, mut ranks: Ranks) -> Result<Trial, Box<Finding>> {
+fn finish(
+    context: &TestContext,
+    channels: Option<u32>,
+    mut ranks: Ranks,
+) -> Result<Trial, Box<Finding>> {
     let within = arms::join_timeout(context.time_left(), ranks.age());
-    let measured = ranks.join(within).map(drop).and_then(|()| trial(context, channels, &mut ranks));
+    let measured = ranks
+        .join(within)
+        .map(drop)
+        .and_then(|()| trial(context, channels, &mut ranks));
     measured.map_err(|t| trouble::finding(name(channels), &t))
 }
 
-fn trial(context: &TestContext, channels: Option<u32>, ranks: &mut Ranks) -> Result<Trial, Trouble> {
+fn trial(
+    context: &TestContext,
+    channels: Option<u32>,
+    ranks: &mut Ranks,
+) -> Result<Trial, Trouble> {
     let rows = rows(context, ranks)?;
     let used = NcclLog::read(&ranks.output()).channels();
     let us = |bytes| {
-        let placed = rows.iter().filter(|r| r.bytes == bytes).flat_map(|r| [r.out_of_place.us, r.in_place.us]);
+        let placed = rows
+            .iter()
+            .filter(|r| r.bytes == bytes)
+            .flat_map(|r| [r.out_of_place.us, r.in_place.us]);
         placed.fold(f64::INFINITY, f64::min)
     };
     let [small, large] = SIZES;
-    Ok(Trial { channels, us: [us(small), us(large)], used, rows })
+    Ok(Trial {
+        channels,
+        us: [us(small), us(large)],
+        used,
+        rows,
+    })
 }
 
 fn rows(context: &TestContext, ranks: &mut Ranks) -> Result<Vec<Row>, Trouble> {
@@ -155,11 +207,16 @@ fn rows(context: &TestContext, ranks: &mut Ranks) -> Result<Vec<Row>, Trouble> {
 fn best(trials: &[Trial], own: [f64; 2], usual: Option<u32>) -> Option<BestChannels> {
     let usual = usual?;
     let gain = |t: &Trial| Some((t.channels?, own[0] / t.us[0], own[1] / t.us[1]));
-    let obeyed = trials.iter().filter(|t| t.used == t.channels).filter_map(gain);
+    let obeyed = trials
+        .iter()
+        .filter(|t| t.used == t.channels)
+        .filter_map(gain);
     let gains = |(_, small, large): &(u32, f64, f64)| *small >= LEAST_SMALL && *large > LEAST_GAIN;
     let worth: Vec<_> = obeyed.filter(gains).collect();
     let most = worth.iter().map(|(_, _, large)| *large).fold(0.0, f64::max);
-    let alike = worth.into_iter().filter(|(_, _, large)| large * EQUAL_SPEED >= most);
+    let alike = worth
+        .into_iter()
+        .filter(|(_, _, large)| large * EQUAL_SPEED >= most);
     let best = alike.min_by_key(|(channels, _, _)| *channels);
     best.map(|(best, _, gain)| BestChannels { best, usual, gain })
 }
@@ -168,7 +225,9 @@ fn best(trials: &[Trial], own: [f64; 2], usual: Option<u32>) -> Option<BestChann
 fn unfollowed(trials: &[Trial]) -> String {
     let one = |t: &Trial| {
         let asked = t.channels.filter(|_| t.used != t.channels)?;
-        let used = t.used.map_or("an unknown number".to_owned(), |used| used.to_string());
+        let used = t
+            .used
+            .map_or("an unknown number".to_owned(), |used| used.to_string());
         Some(format!("; asked for {asked}, NCCL uses {used}"))
     };
     trials.iter().filter_map(one).collect()
@@ -178,7 +237,9 @@ fn summary(best: Option<&BestChannels>) -> String {
     match best {
         Some(BestChannels { best, usual, gain }) => {
             let percent = (gain - 1.0) * 100.0;
-            format!("{best} channels are {percent:.0} % faster than the {usual} that NCCL chooses by itself")
+            format!(
+                "{best} channels are {percent:.0} % faster than the {usual} that NCCL chooses by itself"
+            )
         }
         None => "NCCL's own number of channels is within 5 % of the best".to_owned(),
     }
@@ -200,7 +261,12 @@ mod tests {
     use super::*;
 
     fn trial(channels: Option<u32>, us: [f64; 2]) -> Trial {
-        Trial { channels, us, used: channels, rows: Vec::new() }
+        Trial {
+            channels,
+            us,
+            used: channels,
+            rows: Vec::new(),
+        }
     }
 
     #[test]
@@ -208,34 +274,58 @@ mod tests {
         let own = [100.0, 1000.0];
         let few = [trial(None, own), trial(Some(4), [100.0, 960.0])];
         assert_eq!(best(&few, own, Some(2)), None);
-        let more = [trial(Some(8), [101.0, 900.0]), trial(Some(16), [90.0, 800.0])];
+        let more = [
+            trial(Some(8), [101.0, 900.0]),
+            trial(Some(16), [90.0, 800.0]),
+        ];
         let found = best(&more, own, Some(2)).unwrap();
         assert_eq!(best(&more, own, None), None);
-        assert_eq!(found, BestChannels { best: 16, usual: 2, gain: 1.25 });
-        assert_eq!(summary(Some(&found)), "16 channels are 25 % faster than the 2 that NCCL chooses by itself");
+        assert_eq!(
+            found,
+            BestChannels {
+                best: 16,
+                usual: 2,
+                gain: 1.25
+            }
+        );
+        assert_eq!(
+            summary(Some(&found)),
+            "16 channels are 25 % faster than the 2 that NCCL chooses by itself"
+        );
     }
 
     #[test]
     fn a_setting_that_slows_small_sizes_down_is_not_handed_on() {
-        assert_eq!(best(&[trial(Some(32), [120.0, 800.0])], [100.0, 1000.0], Some(2)), None);
+        assert_eq!(
+            best(&[trial(Some(32), [120.0, 800.0])], [100.0, 1000.0], Some(2)),
+            None
+        );
     }
 
     #[test]
     fn the_fewest_channels_among_equally_fast_are_chosen() {
-        let all = [(4, 900.0), (8, 802.0), (16, 800.0), (32, 800.0)].map(|(n, us)| trial(Some(n), [100.0, us]));
+        let all = [(4, 900.0), (8, 802.0), (16, 800.0), (32, 800.0)]
+            .map(|(n, us)| trial(Some(n), [100.0, us]));
         assert_eq!(best(&all, [100.0, 1000.0], Some(2)).unwrap().best, 8);
     }
 
     #[test]
     fn a_number_that_nccl_did_not_accept_is_reported_and_not_handed_on() {
         let own = [100.0, 1000.0];
-        let asked = |used| Trial { used, ..trial(Some(32), [100.0, 500.0]) };
-        for (used, expected) in
-            [(Some(16), "; asked for 32, NCCL uses 16"), (None, "; asked for 32, NCCL uses an unknown number")]
-        {
+        let asked = |used| Trial {
+            used,
+            ..trial(Some(32), [100.0, 500.0])
+        };
+        for (used, expected) in [
+            (Some(16), "; asked for 32, NCCL uses 16"),
+            (None, "; asked for 32, NCCL uses an unknown number"),
+        ] {
             assert_eq!(best(&[asked(used)], own, Some(2)), None);
             assert_eq!(unfollowed(&[trial(None, own), asked(used)]), expected);
         }
-        assert!(best(&[asked(Some(32))], own, Some(2)).is_some() && unfollowed(&[asked(Some(32))]).is_empty());
+        assert!(
+            best(&[asked(Some(32))], own, Some(2)).is_some()
+                && unfollowed(&[asked(Some(32))]).is_empty()
+        );
     }
 }

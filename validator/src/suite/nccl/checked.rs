@@ -26,7 +26,10 @@ pub(super) fn odd(
     ranks: &mut Ranks,
     collective: Collective,
 ) -> Result<Vec<Row>, Trouble> {
-    let sweep = Sweep { iterations: ODD_CALLS, ..Sweep::standard(collective) };
+    let sweep = Sweep {
+        iterations: ODD_CALLS,
+        ..Sweep::standard(collective)
+    };
     let all = ODD_COUNTS.map(|count| sweep.of_count(count, ranks.ranks() as u64));
     run_sweeps(context, which, ranks, &all)
 }
@@ -38,21 +41,43 @@ pub(super) fn big(
     ranks: &mut Ranks,
     collective: Collective,
 ) -> Result<Vec<Row>, Trouble> {
-    let parts = if collective.has_parts() { ranks.ranks() as u64 } else { 1 };
+    let parts = if collective.has_parts() {
+        ranks.ranks() as u64
+    } else {
+        1
+    };
     let count = LARGE_COUNT.checked_div(parts).unwrap_or(LARGE_COUNT) | 1;
-    let sweep = Sweep { iterations: 1, ..Sweep::standard(collective).of_count(count, ranks.ranks() as u64) };
+    let sweep = Sweep {
+        iterations: 1,
+        ..Sweep::standard(collective).of_count(count, ranks.ranks() as u64)
+    };
     run_sweeps(context, which, ranks, &[sweep])
 }
 
 /// Many small calls of all reduce.
-pub(super) fn many(context: &TestContext, which: ArmKind, ranks: &mut Ranks) -> Result<Vec<Row>, Trouble> {
-    let more = u32::try_from(ranks.ranks()).unwrap_or(u32::MAX).div_ceil(MANY_RANKS).max(1);
-    let sweep = Sweep { iterations: SMALL_CALLS / more, ..Sweep::standard(Collective::AllReduce) };
+pub(super) fn many(
+    context: &TestContext,
+    which: ArmKind,
+    ranks: &mut Ranks,
+) -> Result<Vec<Row>, Trouble> {
+    let more = u32::try_from(ranks.ranks())
+        .unwrap_or(u32::MAX)
+        .div_ceil(MANY_RANKS)
+        .max(1);
+    let sweep = Sweep {
+        iterations: SMALL_CALLS / more,
+        ..Sweep::standard(Collective::AllReduce)
+    };
     let all = SMALL_COUNTS.map(|count| sweep.of_count(count, ranks.ranks() as u64));
     run_sweeps(context, which, ranks, &all)
 }
 
-fn run_sweeps(context: &TestContext, which: ArmKind, ranks: &mut Ranks, all: &[Sweep]) -> Result<Vec<Row>, Trouble> {
+fn run_sweeps(
+    context: &TestContext,
+    which: ArmKind,
+    ranks: &mut Ranks,
+    all: &[Sweep],
+) -> Result<Vec<Row>, Trouble> {
     let mut rows = Vec::new();
     let room = ranks.room();
     for sweep in all.iter().filter(|sweep| sweep.to <= room) {
@@ -63,7 +88,8 @@ fn run_sweeps(context: &TestContext, which: ArmKind, ranks: &mut Ranks, all: &[S
 
 /// Whether a row over 128 MiB is among them.
 pub(super) fn has_large_row(rows: &[Row]) -> bool {
-    rows.iter().any(|row| row.bytes > 128 << 20 && row.checked() > 0)
+    rows.iter()
+        .any(|row| row.bytes > 128 << 20 && row.checked() > 0)
 }
 
 /// `2040 calls checked: fewer than 1 in 680 are wrong (95 %)`: of `n` right results with 95 % certainty fewer
@@ -87,7 +113,9 @@ mod tests {
         assert_eq!((odd, LARGE_COUNT % 2), (ODD_COUNTS.len(), 1));
         for parts in [2, 3, 4, 8] {
             let count = (LARGE_COUNT / parts) | 1;
-            assert!(count % 2 == 1 && count * parts * 4 > 128 << 20 && count * parts * 4 < 640 << 20);
+            assert!(
+                count % 2 == 1 && count * parts * 4 > 128 << 20 && count * parts * 4 < 640 << 20
+            );
         }
     }
 
@@ -95,7 +123,10 @@ mod tests {
     fn n_right_results_rule_out_faults_more_frequent_than_3_in_n() {
         // A row has one checked call in each placement.
         let rows = vec![row(8, 20.0, 0); 510];
-        assert_eq!(evidence(&rows), "1020 calls checked: fewer than 1 in 340 are wrong (95 %)");
+        assert_eq!(
+            evidence(&rows),
+            "1020 calls checked: fewer than 1 in 340 are wrong (95 %)"
+        );
         assert_eq!(evidence(&[row(8, 20.0, 0)]), "2 calls checked");
         assert!(has_large_row(&[row(256 << 20, 1.0, 0)]) && !has_large_row(&rows));
     }

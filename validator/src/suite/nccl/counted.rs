@@ -14,8 +14,14 @@ pub(super) struct Counted(Vec<(GpuId, Bdf, CounterValue)>);
 impl Counted {
     /// Reads the counters of `gpus`, those of a communicator.
     pub(super) fn begin(context: &TestContext, gpus: &[GpuId]) -> Self {
-        let all = context.clique().map(gpu::Clique::addresses).unwrap_or_default();
-        let one = |gpu: &GpuId| all.get(gpu.index()).map(|bdf| (*gpu, *bdf, read(context, *bdf)));
+        let all = context
+            .clique()
+            .map(gpu::Clique::addresses)
+            .unwrap_or_default();
+        let one = |gpu: &GpuId| {
+            all.get(gpu.index())
+                .map(|bdf| (*gpu, *bdf, read(context, *bdf)))
+        };
         Self(gpus.iter().filter_map(one).collect())
     }
 
@@ -23,8 +29,9 @@ impl Counted {
     pub(super) fn end(&self, context: &TestContext, least: u64) -> Option<Finding> {
         let mut found = None;
         read_until(LATE, || {
-            let since =
-                |(gpu, bdf, before): &(GpuId, Bdf, CounterValue)| Some((*gpu, read(context, *bdf).since(before)?));
+            let since = |(gpu, bdf, before): &(GpuId, Bdf, CounterValue)| {
+                Some((*gpu, read(context, *bdf).since(before)?))
+            };
             found = judge(&self.0.iter().filter_map(since).collect::<Vec<_>>(), least);
             found.is_none()
         });
@@ -41,12 +48,19 @@ fn read(context: &TestContext, gpu: Bdf) -> CounterValue {
 fn judge(received: &[(GpuId, u64)], least: u64) -> Option<Finding> {
     let short: Vec<_> = received.iter().filter(|(_, kib)| *kib < least).collect();
     let (_, first) = short.first()?;
-    let all = short.iter().map(|(gpu, kib)| format!("GPU {gpu} {kib} KiB")).collect::<Vec<_>>().join(", ");
+    let all = short
+        .iter()
+        .map(|(gpu, kib)| format!("GPU {gpu} {kib} KiB"))
+        .collect::<Vec<_>>()
+        .join(", ");
     let message = format!(
         "NVLinks connect the GPUs, and while NCCL worked they brought too little to {all}: expected {least} KiB"
     );
-    let finding =
-        Code::NcclTransport.finding(Severity::Warn, Subject::gpus(short.iter().map(|(gpu, _)| *gpu)), message);
+    let finding = Code::NcclTransport.finding(
+        Severity::Warn,
+        Subject::gpus(short.iter().map(|(gpu, _)| *gpu)),
+        message,
+    );
     Some(finding.values(*first, least, Some("KiB")))
 }
 
@@ -61,6 +75,12 @@ mod tests {
         assert_eq!(judge(&[(gpu(0), 100), (gpu(1), 5000)], 100), None);
         let finding = judge(&[(gpu(0), 100), (gpu(1), 99)], 100).unwrap();
         assert!(finding.is(Code::NcclTransport) && finding.severity == Severity::Warn);
-        assert!(finding.message.contains("too little to GPU 1 99 KiB: expected 100 KiB"), "{}", finding.message);
+        assert!(
+            finding
+                .message
+                .contains("too little to GPU 1 99 KiB: expected 100 KiB"),
+            "{}",
+            finding.message
+        );
     }
 }

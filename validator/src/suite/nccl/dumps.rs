@@ -19,7 +19,12 @@ pub(super) struct DumpCheck {
 
 /// Reads an arm's dumps.
 pub(super) fn of(which: ArmKind, ranks: &Ranks) -> DumpCheck {
-    judge(which, ranks.topology().as_deref(), ranks.graph().as_deref(), ranks.ranks())
+    judge(
+        which,
+        ranks.topology().as_deref(),
+        ranks.graph().as_deref(),
+        ranks.ranks(),
+    )
 }
 
 fn judge(which: ArmKind, topology: Option<&str>, graph: Option<&str>, ranks: usize) -> DumpCheck {
@@ -33,7 +38,10 @@ fn judge(which: ArmKind, topology: Option<&str>, graph: Option<&str>, ranks: usi
         Code::NcclUnproven.finding(Severity::Warn, Subject::operation(which), message)
     });
     let graphs = read.map(|(_, graphs)| graphs).unwrap_or_default();
-    DumpCheck { table: graph_table(which, &graphs), finding }
+    DumpCheck {
+        table: graph_table(which, &graphs),
+        finding,
+    }
 }
 
 fn read(topology: Option<&str>, graph: Option<&str>) -> Result<(Topology, Vec<Graph>), String> {
@@ -53,7 +61,9 @@ fn missing_evidence(topology: &Topology, graphs: &[Graph], ranks: usize) -> Opti
     }
     let used = graphs.iter().filter(|graph| !graph.channels.is_empty());
     let orders = used.filter_map(|graph| graph.orders(topology)).flatten();
-    let whole = orders.filter(|order| Rank::all(ranks).all(|rank| order.contains(&rank))).count();
+    let whole = orders
+        .filter(|order| Rank::all(ranks).all(|rank| order.contains(&rank)))
+        .count();
     (whole == 0).then(|| format!("no channel of its graphs leads through all {ranks} ranks"))
 }
 
@@ -79,8 +89,14 @@ mod tests {
         <graph id="0" pattern="4" nchannels="1" speedintra="12.5" speedinter="12.5" typeintra="SYS" typeinter="PIX">
         <channel><gpu dev="0"/><gpu dev="1"/></channel></graph></graphs>"#;
 
-    fn missing_evidence(topology: Option<&str>, graph: Option<&str>, ranks: usize) -> Option<String> {
-        judge(ArmKind::P2p, topology, graph, ranks).finding.map(|finding| finding.message.to_string())
+    fn missing_evidence(
+        topology: Option<&str>,
+        graph: Option<&str>,
+        ranks: usize,
+    ) -> Option<String> {
+        judge(ArmKind::P2p, topology, graph, ranks)
+            .finding
+            .map(|finding| finding.message.to_string())
     }
 
     #[test]
@@ -88,7 +104,10 @@ mod tests {
         let seen = judge(ArmKind::P2p, Some(TOPOLOGY), Some(GRAPHS), 2);
         assert_eq!(seen.finding, None);
         assert_eq!(seen.table.name().as_deref(), Some("nccl.graph.p2p"));
-        assert_eq!(seen.table.json()["rows"][0], serde_json::json!(["ring", 1, 12.5, "SYS"]));
+        assert_eq!(
+            seen.table.json()["rows"][0],
+            serde_json::json!(["ring", 1, 12.5, "SYS"])
+        );
     }
 
     #[test]

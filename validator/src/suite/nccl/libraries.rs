@@ -14,7 +14,10 @@ pub(super) type LoadedLibrary = (Option<String>, String);
 
 /// What the ranks of an arm have loaded.
 pub(super) fn loaded(ranks: &Ranks) -> LoadedLibrary {
-    (ranks.library().map(str::to_owned), version_text(ranks.version()))
+    (
+        ranks.library().map(str::to_owned),
+        version_text(ranks.version()),
+    )
 }
 
 /// The libraries.
@@ -34,9 +37,15 @@ impl NcclLibraries {
         let file = tested.0.as_deref();
         let asked = &context.config.validate;
         let live = context.root.is_live();
-        let others = file.filter(|_| live).map(|file| nccl::others(&context.root, &asked.library_path, file));
+        let others = file
+            .filter(|_| live)
+            .map(|file| nccl::others(&context.root, &asked.library_path, file));
         let others = others.unwrap_or_default();
-        Self { tested, chosen: asked.nccl.is_some(), others }
+        Self {
+            tested,
+            chosen: asked.nccl.is_some(),
+            others,
+        }
     }
 
     /// `; NCCL 2.28.9 of /opt/venv/../libnccl.so.2; not tested, and tried by --nccl FILE: 2.22.3 /usr/lib64/libnccl.so.2`; empty
@@ -46,8 +55,16 @@ impl NcclLibraries {
             return String::new();
         }
         let (file, version) = &self.tested;
-        let file = file.as_deref().map_or(String::new(), |file| format!(" of {file}"));
-        let name = |library: &Library| format!("{} {}", library.version.as_deref().unwrap_or("NCCL"), library.path);
+        let file = file
+            .as_deref()
+            .map_or(String::new(), |file| format!(" of {file}"));
+        let name = |library: &Library| {
+            format!(
+                "{} {}",
+                library.version.as_deref().unwrap_or("NCCL"),
+                library.path
+            )
+        };
         let others: Vec<_> = self.others.iter().map(name).collect();
         let more = if others.is_empty() {
             String::new()
@@ -60,13 +77,21 @@ impl NcclLibraries {
     /// One row each.
     pub(super) fn table(&self) -> Table {
         let (library, version) = self.tested.clone();
-        let tested = LibraryRow { library, version: Some(version), tested: YesNo(true) };
+        let tested = LibraryRow {
+            library,
+            version: Some(version),
+            tested: YesNo(true),
+        };
         let row = |Library { path, version }: &Library| LibraryRow {
             library: Some(path.clone()),
             version: version.clone(),
             tested: YesNo(false),
         };
-        Table::Libraries(std::iter::once(tested).chain(self.others.iter().map(row)).collect())
+        Table::Libraries(
+            std::iter::once(tested)
+                .chain(self.others.iter().map(row))
+                .collect(),
+        )
     }
 }
 
@@ -77,7 +102,9 @@ pub(super) fn with_candidates(context: &TestContext, finding: Box<Finding>) -> B
     }
     let found = nccl::all(&context.root, &context.config.validate.library_path);
     let line = |library: Library| {
-        let version = library.version.map_or(String::new(), |version| format!(" ({version})"));
+        let version = library
+            .version
+            .map_or(String::new(), |version| format!(" ({version})"));
         format!("found: {}{version}: --nccl {}", library.path, library.path)
     };
     Box::new(finding.seen_all(found.into_iter().map(line).collect()))
@@ -90,18 +117,31 @@ mod tests {
     #[test]
     fn the_tested_library_and_the_others_are_named_where_there_is_a_choice() {
         let mut libraries = NcclLibraries {
-            tested: (Some("/usr/lib64/libnccl.so.2.22.3".to_owned()), "2.22.3".to_owned()),
+            tested: (
+                Some("/usr/lib64/libnccl.so.2.22.3".to_owned()),
+                "2.22.3".to_owned(),
+            ),
             chosen: false,
             others: Vec::new(),
         };
         assert_eq!(libraries.summary(), "");
-        libraries.others = vec![Library { path: "/opt/v/libnccl.so.2".to_owned(), version: Some("2.28.9".to_owned()) }];
+        libraries.others = vec![Library {
+            path: "/opt/v/libnccl.so.2".to_owned(),
+            version: Some("2.28.9".to_owned()),
+        }];
         assert_eq!(
             libraries.summary(),
             "; tested NCCL 2.22.3 of /usr/lib64/libnccl.so.2.22.3; not tested, --nccl FILE does: 2.28.9 /opt/v/libnccl.so.2"
         );
-        assert_eq!(libraries.table().json()["rows"][1], serde_json::json!(["/opt/v/libnccl.so.2", "2.28.9", "no"]));
-        libraries = NcclLibraries { tested: (None, "2.28.9".to_owned()), chosen: true, others: Vec::new() };
+        assert_eq!(
+            libraries.table().json()["rows"][1],
+            serde_json::json!(["/opt/v/libnccl.so.2", "2.28.9", "no"])
+        );
+        libraries = NcclLibraries {
+            tested: (None, "2.28.9".to_owned()),
+            chosen: true,
+            others: Vec::new(),
+        };
         assert_eq!(libraries.summary(), "; tested NCCL 2.28.9");
     }
 }

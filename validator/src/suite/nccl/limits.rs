@@ -22,7 +22,12 @@ pub(super) const SCATTER_US: f64 = 20.0;
 /// Calls below this size may take this many times the time for their bytes: pipelines are short then, and
 /// below `LARGE` NCCL changes its protocols. Recorded on 8 x 4090: 3.7 (256 KiB), 2.0 (1 MiB), 1.2 (4 MiB),
 /// 1.07 (8 MiB).
-const SHORT: [(u64, f64); 4] = [(1 << 20, 4.0), (LARGE, 2.5), (8 << 20, 1.4), (16 << 20, 1.15)];
+const SHORT: [(u64, f64); 4] = [
+    (1 << 20, 4.0),
+    (LARGE, 2.5),
+    (8 << 20, 1.4),
+    (16 << 20, 1.15),
+];
 /// The time of a call without data, us: for itself, and for each GPU that the processor starts it on.
 /// Recorded: 14 (2 H200), 19 (4 H200) and 38 (8 x 4090); single runs take twice as long.
 const START_US: f64 = 15.0;
@@ -59,16 +64,31 @@ impl Limits {
     ) -> Option<Self> {
         let edges = edges?;
         let ring = best_ring(&edges.values)?;
-        let nvlink = matches!(carrier(Rank::new(ring.edge.0), Rank::new(ring.edge.1)), Carrier::NvLink { .. });
+        let nvlink = matches!(
+            carrier(Rank::new(ring.edge.0), Rank::new(ring.edge.1)),
+            Carrier::NvLink { .. }
+        );
         let pair = pair_values(edges).fold(f64::INFINITY, f64::min);
-        let latency_us = latency.map(|m| pair_values(m).fold(0.0, f64::max)).filter(|us| *us > 0.0);
+        let latency_us = latency
+            .map(|m| pair_values(m).fold(0.0, f64::max))
+            .filter(|us| *us > 0.0);
         let ranks = u32::try_from(edges.values.len()).ok()?.into();
-        Some(Self { ring, pair, nvlink, ranks, latency_us: latency_us.unwrap_or(LATENCY_US) })
+        Some(Self {
+            ring,
+            pair,
+            nvlink,
+            ranks,
+            latency_us: latency_us.unwrap_or(LATENCY_US),
+        })
     }
 
     /// The bus bandwidth that large calls must reach at least, GB/s.
     pub(super) fn least_gb_s(&self, collective: Collective) -> f64 {
-        let edge = if uses_all_pairs(collective) { self.pair } else { self.ring.slowest };
+        let edge = if uses_all_pairs(collective) {
+            self.pair
+        } else {
+            self.ring.slowest
+        };
         edge * self.reachable_part(collective)
     }
 
@@ -84,7 +104,9 @@ impl Limits {
             (Collective::AllReduce, true) => 0.65,
             (Collective::AllReduce, false) => 0.85,
             (Collective::Sendrecv, true) => TO_ONE_PEER,
-            (Collective::Alltoall | Collective::Gather | Collective::Scatter, true) => (TO_ONE_PEER * peers).min(0.5),
+            (Collective::Alltoall | Collective::Gather | Collective::Scatter, true) => {
+                (TO_ONE_PEER * peers).min(0.5)
+            }
             (Collective::Alltoall, false) => 0.25,
             (Collective::Sendrecv | Collective::Gather | Collective::Scatter, false) => 0.5,
             (_, true) => 0.6,
@@ -95,12 +117,23 @@ impl Limits {
     /// The time limit of a row's call, us; `small_us` is the time of the small calls in its sweep.
     pub(super) fn most_us(&self, row: &Row, small_us: f64) -> f64 {
         let mb_s = self.least_gb_s(row.collective) * 1e3;
-        let short = SHORT.iter().find(|(below, _)| row.bytes < *below).map_or(1.0, |(_, times)| *times);
+        let short = SHORT
+            .iter()
+            .find(|(below, _)| row.bytes < *below)
+            .map_or(1.0, |(_, times)| *times);
         let bytes_us = short * bytes_over_edge(row) / mb_s;
         // The cost of filling pipelines grows with their length.
-        let pipeline = if row.bytes >= LARGE { self.ranks / 4.0 } else { 0.0 };
+        let pipeline = if row.bytes >= LARGE {
+            self.ranks / 4.0
+        } else {
+            0.0
+        };
         let start = (RAMP + pipeline) * small_us.max(SCATTER_US);
-        let start = if row.bytes < LARGE { start.max(ONE_SMALL * self.most_small_us()) } else { start };
+        let start = if row.bytes < LARGE {
+            start.max(ONE_SMALL * self.most_small_us())
+        } else {
+            start
+        };
         start + bytes_us
     }
 
@@ -111,14 +144,20 @@ impl Limits {
 }
 
 /// Bytes that cross the slowest edge.
-#[expect(clippy::cast_precision_loss, reason = "bytes of a buffer are exact in 53 bits")]
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "bytes of a buffer are exact in 53 bits"
+)]
 fn bytes_over_edge(row: &Row) -> f64 {
     row.bytes as f64 * row.collective.bus_factor(row.ranks as u64)
 }
 
 /// Whether all pairs communicate, not only neighbours on a ring.
 const fn uses_all_pairs(collective: Collective) -> bool {
-    matches!(collective, Collective::Alltoall | Collective::Sendrecv | Collective::Gather | Collective::Scatter)
+    matches!(
+        collective,
+        Collective::Alltoall | Collective::Sendrecv | Collective::Gather | Collective::Scatter
+    )
 }
 
 /// The values of all pairs of two GPUs.
@@ -136,15 +175,29 @@ pub(super) mod tests {
     use super::*;
     use machine::pcie::model::PathKind;
 
-    pub(in crate::suite::nccl) const PCI: Carrier = Carrier::Pcie { kind: PathKind::Sys, raw_gb_s: 31.5 };
-    pub(in crate::suite::nccl) const NVL: Carrier = Carrier::NvLink { links: 18, gb_s: 26.5625 };
+    pub(in crate::suite::nccl) const PCI: Carrier = Carrier::Pcie {
+        kind: PathKind::Sys,
+        raw_gb_s: 31.5,
+    };
+    pub(in crate::suite::nccl) const NVL: Carrier = Carrier::NvLink {
+        links: 18,
+        gb_s: 26.5625,
+    };
 
     pub(in crate::suite::nccl) fn edges(gpus: usize, gb_s: f64) -> Matrix {
         let labels: Vec<_> = (0..gpus).map(|n| n.to_string()).collect();
         let cell = |a, b| (a != b).then_some(gb_s);
-        let values = (0..gpus).map(|a| (0..gpus).map(|b| cell(a, b)).collect()).collect();
+        let values = (0..gpus)
+            .map(|a| (0..gpus).map(|b| cell(a, b)).collect())
+            .collect();
         let (name, unit) = ("ce.write".to_owned(), "GB/s".to_owned());
-        Matrix { name, unit, rows: labels.clone(), columns: labels, values }
+        Matrix {
+            name,
+            unit,
+            rows: labels.clone(),
+            columns: labels,
+            values,
+        }
     }
 
     pub(in crate::suite::nccl) fn limits(gpus: usize, gb_s: f64, carrier: Carrier) -> Limits {
@@ -179,6 +232,9 @@ pub(super) mod tests {
         let limits = Limits::of(Some(&uneven), None, &|_, _| NVL).unwrap();
         assert_eq!(limits.least_gb_s(Collective::Alltoall), 50.0);
         assert_eq!(limits.least_gb_s(Collective::AllGather), 240.0);
-        assert_eq!(super::tests::limits(2, 400.0, NVL).least_gb_s(Collective::Alltoall), 120.0);
+        assert_eq!(
+            super::tests::limits(2, 400.0, NVL).least_gb_s(Collective::Alltoall),
+            120.0
+        );
     }
 }

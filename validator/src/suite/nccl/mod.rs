@@ -52,23 +52,46 @@ use outcome::{Judgement, Outcome};
 
 /// The expected speeds between these GPUs, from the figures of earlier tests; `None` where they were not
 /// measured.
-fn limits(context: &TestContext, gpus: &[GpuId], carrier: &dyn Fn(Pair) -> Carrier) -> Option<Limits> {
-    let part = |(test, name)| context.matrix(test, name).map(|matrix| groups::submatrix(&matrix, gpus));
-    let gpu = |rank: Rank| gpus.get(rank.index()).copied().unwrap_or(GpuId::new(rank.index()));
+fn limits(
+    context: &TestContext,
+    gpus: &[GpuId],
+    carrier: &dyn Fn(Pair) -> Carrier,
+) -> Option<Limits> {
+    let part = |(test, name)| {
+        context
+            .matrix(test, name)
+            .map(|matrix| groups::submatrix(&matrix, gpus))
+    };
+    let gpu = |rank: Rank| {
+        gpus.get(rank.index())
+            .copied()
+            .unwrap_or(GpuId::new(rank.index()))
+    };
     let carrier = |from, to| carrier(Pair::new(gpu(from), gpu(to)));
     Limits::of(part(EDGES).as_ref(), part(LATENCY).as_ref(), &carrier)
 }
 
 /// The same between all GPUs. If access exists only within groups, data between groups goes through the host: no
 /// speed is expected of that, and the missing limit is not a fault of the machine.
-fn limits_of_all(context: &TestContext, rows: &[Row]) -> Result<Result<Limits, Finding>, Box<Finding>> {
+fn limits_of_all(
+    context: &TestContext,
+    rows: &[Row],
+) -> Result<Result<Limits, Finding>, Box<Finding>> {
     let (clique, groups) = (context.clique()?, groups::of(context)?);
-    let carrier = GpuPaths::new(context, clique).carriers(context.fabric()?, &LinkStates::default());
+    let carrier =
+        GpuPaths::new(context, clique).carriers(context.fabric()?, &LinkStates::default());
     let all: Vec<_> = GpuId::all(clique.len()).collect();
     let known = limits(context, &all, &carrier).filter(|_| groups.len() == 1);
     let unjudged = || {
         let found = speed::unjudged(rows);
-        if groups.len() == 1 { found } else { Finding { severity: Severity::Info, ..found } }
+        if groups.len() == 1 {
+            found
+        } else {
+            Finding {
+                severity: Severity::Info,
+                ..found
+            }
+        }
     };
     Ok(known.ok_or_else(unjudged))
 }
@@ -84,7 +107,9 @@ fn not_testable(context: &TestContext) -> Result<Option<Judgement>, Box<Finding>
     }
     let why = match context.outcome("p2p-capability") {
         Some(Outcome::Fail) => "the driver refuses peer-to-peer (see p2p-capability)",
-        Some(Outcome::NotApplicable) => "no pair of these GPUs can have peer access (see p2p-capability)",
+        Some(Outcome::NotApplicable) => {
+            "no pair of these GPUs can have peer access (see p2p-capability)"
+        }
         _ => return Ok(None),
     };
     Ok(Some(Judgement::not_applicable(why)))
@@ -101,8 +126,12 @@ fn not_connected(context: &TestContext) -> Result<Option<Judgement>, Box<Finding
 /// Why the result of the first test stops the others. It fails in several ways: no connection, wrong data, low speed.
 const fn first_failed(first: Option<Outcome>) -> Option<&'static str> {
     match first {
-        Some(Outcome::Fail) => Some("the first test of NCCL failed (see nccl), so this test does not run"),
-        Some(Outcome::Error) => Some("it is unknown whether NCCL works (see nccl), so this test does not run"),
+        Some(Outcome::Fail) => {
+            Some("the first test of NCCL failed (see nccl), so this test does not run")
+        }
+        Some(Outcome::Error) => {
+            Some("it is unknown whether NCCL works (see nccl), so this test does not run")
+        }
         Some(Outcome::Pass | Outcome::Warn | Outcome::NotApplicable) | None => None,
     }
 }
@@ -117,7 +146,12 @@ mod tests {
         for stops in [Outcome::Fail, Outcome::Error] {
             assert!(!first_failed(Some(stops)).unwrap().contains("connect"));
         }
-        for goes_on in [Some(Outcome::Pass), Some(Outcome::Warn), Some(Outcome::NotApplicable), None] {
+        for goes_on in [
+            Some(Outcome::Pass),
+            Some(Outcome::Warn),
+            Some(Outcome::NotApplicable),
+            None,
+        ] {
             assert_eq!(first_failed(goes_on), None);
         }
     }

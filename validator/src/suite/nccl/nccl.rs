@@ -53,7 +53,9 @@ fn run(context: &TestContext) -> Result<Judgement, Box<Finding>> {
     }
     let later = match context.config.validate.level {
         Level::Quick => vec![],
-        Level::Standard | Level::Full | Level::Acceptance => vec![ArmKind::P2p, ArmKind::Off, ArmKind::Processes],
+        Level::Standard | Level::Full | Level::Acceptance => {
+            vec![ArmKind::P2p, ArmKind::Off, ArmKind::Processes]
+        }
     };
     // The arms of later tests start meanwhile; those tests report their errors.
     let groups = groups::of(context)?;
@@ -72,10 +74,25 @@ fn run(context: &TestContext) -> Result<Judgement, Box<Finding>> {
         arms::release(context, *which);
     }
     let withheld = withheld::check(context);
-    let forbidden = if withheld.is_none() { "; with peer-to-peer forbidden too it cannot connect" } else { "" };
-    let compared = if results.compared { "" } else { "; not compared with the links, which were not measured" };
+    let forbidden = if withheld.is_none() {
+        "; with peer-to-peer forbidden too it cannot connect"
+    } else {
+        ""
+    };
+    let compared = if results.compared {
+        ""
+    } else {
+        "; not compared with the links, which were not measured"
+    };
     let withheld = withheld.filter(|_| !names_other_transport(&results.findings));
-    let ArmResults { rows, mut findings, summaries, mut tables, loaded, .. } = results;
+    let ArmResults {
+        rows,
+        mut findings,
+        summaries,
+        mut tables,
+        loaded,
+        ..
+    } = results;
     // All arms load the same one.
     let libraries = loaded.map(|tested| NcclLibraries::of(context, tested));
     tables.extend(libraries.as_ref().map(NcclLibraries::table));
@@ -83,11 +100,18 @@ fn run(context: &TestContext) -> Result<Judgement, Box<Finding>> {
     findings.extend(withheld);
     findings.extend(ahead.err().map(|finding| *finding));
     let nvls = untested_nvls(nvls::is_possible(&paths, clique), &context.config.validate);
-    let without_nvls = if nvls.is_some() { "; NVLink SHARP not tested" } else { "" };
+    let without_nvls = if nvls.is_some() {
+        "; NVLink SHARP not tested"
+    } else {
+        ""
+    };
     findings.extend(nvls);
     findings.extend(settings_file(context));
     let calls = checked::evidence(&rows);
-    let summary = format!("{}{forbidden}{compared}; {calls}{without_nvls}{libraries}", summaries.join("; "));
+    let summary = format!(
+        "{}{forbidden}{compared}; {calls}{without_nvls}{libraries}",
+        summaries.join("; ")
+    );
     let judgement = judged(summary, findings).with_tables(tables);
     let level = level(judgement.outcome(), &groups, carrier);
     Ok(judgement.advising(level.into_iter().collect()))
@@ -112,16 +136,25 @@ fn settings_file(context: &TestContext) -> Option<Finding> {
         Err(why) => return Some(noted(format!("/{CONF} could not be read: {why}"))),
     };
     let version = Driver::of(&context.nvidia).nccl;
-    misread(&conf::read(&String::from_utf8_lossy(&bytes), version.as_deref()))
+    misread(&conf::read(
+        &String::from_utf8_lossy(&bytes),
+        version.as_deref(),
+    ))
 }
 
 fn misread(lines: &[ConfLine]) -> Option<Finding> {
     let evidence = lines.iter().map(|line| {
-        let what = line.trouble.as_deref().unwrap_or("in effect where the environment does not set it");
+        let what = line
+            .trouble
+            .as_deref()
+            .unwrap_or("in effect where the environment does not set it");
         format!("/{CONF} line {}: {}: {what}", line.number, line.text)
     });
     let bad = lines.iter().filter(|line| line.trouble.is_some()).count();
-    let message = format!("/{CONF}: NCCL reads {bad} of {} lines otherwise than they seem meant", lines.len());
+    let message = format!(
+        "/{CONF}: NCCL reads {bad} of {} lines otherwise than they seem meant",
+        lines.len()
+    );
     (bad > 0).then(|| noted(message).seen_all(evidence.collect()))
 }
 
@@ -143,12 +176,18 @@ pub(in crate::suite) fn start_ahead(context: &TestContext) {
 }
 
 fn first_arms(strict: &[(ArmKind, Vec<GpuId>)]) -> Vec<ArmKind> {
-    strict.iter().map(|(which, _)| *which).chain([ArmKind::Withheld]).collect()
+    strict
+        .iter()
+        .map(|(which, _)| *which)
+        .chain([ArmKind::Withheld])
+        .collect()
 }
 
 /// Whether the log names another transport; if so, it is known that NCCL ignores the settings that forbid it.
 fn names_other_transport(findings: &[Finding]) -> bool {
-    findings.iter().any(|f| f.severity == Severity::Fail && f.is(Code::NcclTransport))
+    findings
+        .iter()
+        .any(|f| f.severity == Severity::Fail && f.is(Code::NcclTransport))
 }
 
 /// The arms of the proof: one of all GPUs, or one of each group with at least one pair.
@@ -156,8 +195,13 @@ fn strict_arms(groups: &[Vec<GpuId>]) -> Vec<(ArmKind, Vec<GpuId>)> {
     if let [all] = groups {
         return vec![(ArmKind::Strict, all.clone())];
     }
-    let pairs = groups.iter().enumerate().filter(|(_, group)| group.len() > 1);
-    pairs.map(|(n, group)| (ArmKind::Group(n), group.clone())).collect()
+    let pairs = groups
+        .iter()
+        .enumerate()
+        .filter(|(_, group)| group.len() > 1);
+    pairs
+        .map(|(n, group)| (ArmKind::Group(n), group.clone()))
+        .collect()
 }
 
 /// The results of one or several arms.
@@ -190,18 +234,29 @@ fn run_arm(
     gpus: &[GpuId],
     carrier: &dyn Fn(Pair) -> Carrier,
 ) -> Result<ArmResults, Box<Finding>> {
-    let others = |a: GpuId| gpus.iter().filter(move |b| a != **b).map(move |b| Pair::new(a, *b));
-    let over_nvlink = gpus.iter().flat_map(|a| others(*a)).all(|pair| carrier(pair).is_nvlink());
+    let others = |a: GpuId| {
+        gpus.iter()
+            .filter(move |b| a != **b)
+            .map(move |b| Pair::new(a, *b))
+    };
+    let over_nvlink = gpus
+        .iter()
+        .flat_map(|a| others(*a))
+        .all(|pair| carrier(pair).is_nvlink());
     let counted = over_nvlink.then(|| Counted::begin(context, gpus));
     let measure = |ranks: &mut Ranks| {
         let measured = measure(context, which, ranks)?;
         Ok((measured, libraries::loaded(ranks)))
     };
     let measured = arms::with(context, which, measure);
-    let ((mut rows, proof), loaded) = measured.map_err(|finding| libraries::with_candidates(context, finding))?;
+    let ((mut rows, proof), loaded) =
+        measured.map_err(|finding| libraries::with_candidates(context, finding))?;
     let counted = counted.and_then(|counted| counted.end(context, LEAST_KIB));
     let limits = limits(context, gpus, carrier);
-    let again = limits.as_ref().map(|limits| remeasure::judge(context, which, &mut rows, limits)).transpose()?;
+    let again = limits
+        .as_ref()
+        .map(|limits| remeasure::judge(context, which, &mut rows, limits))
+        .transpose()?;
     let (slow, again) = again.map_or_else(Default::default, |again| (again.findings, again.rows));
     rows.extend(again);
     let mut findings = sweep::wrong(which, &rows);
@@ -210,17 +265,32 @@ fn run_arm(
     findings.extend(slow);
     let compared = limits.is_some();
     let loaded = Some(loaded);
-    Ok(ArmResults { rows, findings, summaries: vec![proof.summary], tables: proof.tables, compared, loaded })
+    Ok(ArmResults {
+        rows,
+        findings,
+        summaries: vec![proof.summary],
+        tables: proof.tables,
+        compared,
+        loaded,
+    })
 }
 
 /// The peer-to-peer level for the workload, once it is proven between all pairs that reach each other.
-fn level(outcome: Outcome, groups: &[Vec<GpuId>], carrier: impl Fn(Pair) -> Carrier) -> Option<Advice> {
+fn level(
+    outcome: Outcome,
+    groups: &[Vec<GpuId>],
+    carrier: impl Fn(Pair) -> Carrier,
+) -> Option<Advice> {
     if !matches!(outcome, Outcome::Pass | Outcome::Warn) {
         return None;
     }
     let all = |group: &Vec<GpuId>| {
-        let pairs = group.iter().flat_map(|a| group.iter().map(move |b| Pair::new(*a, *b)));
-        pairs.filter(|pair| pair.from != pair.to).collect::<Vec<_>>()
+        let pairs = group
+            .iter()
+            .flat_map(|a| group.iter().map(move |b| Pair::new(*a, *b)));
+        pairs
+            .filter(|pair| pair.from != pair.to)
+            .collect::<Vec<_>>()
     };
     let pairs = groups.iter().flat_map(all);
     let distance = |pair| match carrier(pair) {
@@ -239,7 +309,10 @@ fn measure(
     let mut rows = Vec::new();
     for collective in [Collective::AllReduce, Collective::Alltoall] {
         for bytes in SIZES {
-            let sweep = Sweep { iterations: CALLS, ..Sweep::standard(collective).at(bytes) };
+            let sweep = Sweep {
+                iterations: CALLS,
+                ..Sweep::standard(collective).at(bytes)
+            };
             sweep::warm_up(context, which, ranks, &sweep)?;
             rows.extend(sweep::rows(context, which, ranks, &sweep)?);
         }
@@ -258,9 +331,13 @@ mod tests {
     #[test]
     fn lines_of_the_file_that_nccl_misreads_are_noted_with_their_numbers() {
         let found = |text| misread(&conf::read(text, Some("2.28.9")));
-        let finding = found("NCCL_DEBUG=WARN\nNCCL_P2P_DISABLE = 1\n").expect("a line has no effect");
+        let finding =
+            found("NCCL_DEBUG=WARN\nNCCL_P2P_DISABLE = 1\n").expect("a line has no effect");
         assert!(finding.is(Code::NcclSettings) && finding.severity == Severity::Info);
-        assert_eq!(finding.message, "/etc/nccl.conf: NCCL reads 1 of 2 lines otherwise than they seem meant");
+        assert_eq!(
+            finding.message,
+            "/etc/nccl.conf: NCCL reads 1 of 2 lines otherwise than they seem meant"
+        );
         assert_eq!(
             finding.evidence,
             [
@@ -276,28 +353,64 @@ mod tests {
         let asked = crate::config::Config::default().validate;
         assert!(untested_nvls(true, &asked).is_some());
         assert!(untested_nvls(false, &asked).is_none());
-        assert!(untested_nvls(true, &Validate { nvls: true, ..asked.clone() }).is_none());
-        assert!(untested_nvls(true, &Validate { nvls_forbidden: Some("x".to_owned()), ..asked }).is_none());
+        assert!(
+            untested_nvls(
+                true,
+                &Validate {
+                    nvls: true,
+                    ..asked.clone()
+                }
+            )
+            .is_none()
+        );
+        assert!(
+            untested_nvls(
+                true,
+                &Validate {
+                    nvls_forbidden: Some("x".to_owned()),
+                    ..asked
+                }
+            )
+            .is_none()
+        );
     }
 
     #[test]
     fn every_group_with_a_pair_has_an_arm_of_its_own() {
-        assert_eq!(strict_arms(&[GpuId::list([0, 1, 2])]), [(ArmKind::Strict, GpuId::list([0, 1, 2]))]);
+        assert_eq!(
+            strict_arms(&[GpuId::list([0, 1, 2])]),
+            [(ArmKind::Strict, GpuId::list([0, 1, 2]))]
+        );
         let [a, b, c] = [GpuId::list([0, 3]), GpuId::list([1]), GpuId::list([2, 4])];
-        assert_eq!(strict_arms(&[a.clone(), b, c.clone()]), [(ArmKind::Group(0), a), (ArmKind::Group(2), c)]);
+        assert_eq!(
+            strict_arms(&[a.clone(), b, c.clone()]),
+            [(ArmKind::Group(0), a), (ArmKind::Group(2), c)]
+        );
     }
 
     #[test]
     fn the_level_is_that_of_the_farthest_pair_and_requires_a_proof() {
         let carrier = |pair: Pair| Carrier::Pcie {
-            kind: if pair == Pair::of(2, 0) { PathKind::Sys } else { PathKind::Pix },
+            kind: if pair == Pair::of(2, 0) {
+                PathKind::Sys
+            } else {
+                PathKind::Pix
+            },
             raw_gb_s: 31.5,
         };
-        let of =
-            |outcome, gpus: usize| level(outcome, &[GpuId::all(gpus).collect()], carrier).map(|a| (a.name, a.value));
+        let of = |outcome, gpus: usize| {
+            level(outcome, &[GpuId::all(gpus).collect()], carrier).map(|a| (a.name, a.value))
+        };
         let is = |value: &str| Some(("NCCL_P2P_LEVEL".to_owned(), value.to_owned()));
-        assert_eq!((of(Outcome::Pass, 2), of(Outcome::Warn, 3)), (is("PIX"), is("SYS")));
-        let bridged = level(Outcome::Warn, &[GpuId::list([0, 1]), GpuId::list([2])], carrier);
+        assert_eq!(
+            (of(Outcome::Pass, 2), of(Outcome::Warn, 3)),
+            (is("PIX"), is("SYS"))
+        );
+        let bridged = level(
+            Outcome::Warn,
+            &[GpuId::list([0, 1]), GpuId::list([2])],
+            carrier,
+        );
         assert_eq!(bridged.map(|a| a.value), Some("PIX".to_owned()));
         for unproven in [Outcome::Fail, Outcome::Error, Outcome::NotApplicable] {
             assert_eq!(of(unproven, 3), None);

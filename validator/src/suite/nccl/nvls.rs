@@ -32,7 +32,11 @@ pub(in crate::suite) const TEST: Test = Test {
 /// The compute capability of the first GPUs with NVLS: Hopper (NCCL's documentation of NCCL_NVLS_ENABLE).
 const WITH_NVLS: (u32, u32) = (9, 0);
 /// The collectives that NVSwitches make (NCCL's documentation of NVLS).
-const COLLECTIVES: [Collective; 3] = [Collective::AllReduce, Collective::AllGather, Collective::ReduceScatter];
+const COLLECTIVES: [Collective; 3] = [
+    Collective::AllReduce,
+    Collective::AllGather,
+    Collective::ReduceScatter,
+];
 /// Small, middle and large, bytes. The speed of the last counts.
 const SIZES: [u64; 3] = [64 << 10, 1 << 20, 32 << 20];
 
@@ -54,17 +58,27 @@ fn run(context: &TestContext) -> Result<Judgement, Box<Finding>> {
     }
     let asked = &context.config.validate;
     if let Some(by) = &asked.nvls_forbidden {
-        return Ok(Judgement::not_applicable(format!("NVLink SHARP is forbidden by {by}")));
+        return Ok(Judgement::not_applicable(format!(
+            "NVLink SHARP is forbidden by {by}"
+        )));
     }
     if !asked.nvls {
-        return Ok(Judgement::not_applicable("NVLink SHARP is tested where validate.nvls = true"));
+        return Ok(Judgement::not_applicable(
+            "NVLink SHARP is tested where validate.nvls = true",
+        ));
     }
     let clique = context.clique()?;
     if !is_possible(&GpuPaths::new(context, clique), clique) {
-        return Ok(Judgement::not_applicable("NVLink SHARP needs NVSwitches and GPUs from Hopper on"));
+        return Ok(Judgement::not_applicable(
+            "NVLink SHARP needs NVSwitches and GPUs from Hopper on",
+        ));
     }
-    let plain = arms::with(context, ArmKind::P2p, |ranks| measure(context, ArmKind::P2p, ranks))?;
-    let nvls = arms::with(context, ArmKind::Nvls, |ranks| measure(context, ArmKind::Nvls, ranks))?;
+    let plain = arms::with(context, ArmKind::P2p, |ranks| {
+        measure(context, ArmKind::P2p, ranks)
+    })?;
+    let nvls = arms::with(context, ArmKind::Nvls, |ranks| {
+        measure(context, ArmKind::Nvls, ranks)
+    })?;
     arms::release(context, ArmKind::Nvls);
     Ok(judge(&plain.rows, &nvls))
 }
@@ -78,7 +92,10 @@ fn measure(context: &TestContext, which: ArmKind, ranks: &mut Ranks) -> Result<M
             rows.extend(sweep::rows(context, which, ranks, &sweep)?);
         }
     }
-    Ok(Measured { rows, channels: NcclLog::read(&ranks.output()).nvls_channels })
+    Ok(Measured {
+        rows,
+        channels: NcclLog::read(&ranks.output()).nvls_channels,
+    })
 }
 
 fn judge(plain: &[Row], nvls: &Measured) -> Judgement {
@@ -89,19 +106,28 @@ fn judge(plain: &[Row], nvls: &Measured) -> Judgement {
     }
     let times = COLLECTIVES.map(|collective| (collective, gain(collective, plain, &nvls.rows)));
     let [(_, all_reduce), ..] = times;
-    let shown: Vec<_> = times.iter().map(|(collective, times)| format!("{collective} {times:.2}")).collect();
+    let shown: Vec<_> = times
+        .iter()
+        .map(|(collective, times)| format!("{collective} {times:.2}"))
+        .collect();
     let faster = all_reduce > 1.0;
-    let chosen = if faster { "the workload gets it" } else { "not faster, so the workload does not get it" };
+    let chosen = if faster {
+        "the workload gets it"
+    } else {
+        "not faster, so the workload does not get it"
+    };
     let summary = format!(
         "right, and {} times as fast as without it at {} MiB; {chosen}; {}",
         shown.join(", "),
         LARGE >> 20,
         checked::evidence(&nvls.rows)
     );
-    let judgement = judged(summary, findings).with_tables(vec![tables::rows(CallTable::Nvls, &nvls.rows)]);
+    let judgement =
+        judged(summary, findings).with_tables(vec![tables::rows(CallTable::Nvls, &nvls.rows)]);
     let good = matches!(judgement.outcome(), Outcome::Pass | Outcome::Warn);
-    let reason =
-        format!("NVLink SHARP is right, and all_reduce has {all_reduce:.2} times the speed that it has without it");
+    let reason = format!(
+        "NVLink SHARP is right, and all_reduce has {all_reduce:.2} times the speed that it has without it"
+    );
     let advice = Advice::new(VARIABLE, if faster { "1" } else { "0" }, &reason);
     judgement.advising(good.then_some(advice).into_iter().collect())
 }
@@ -112,8 +138,11 @@ const LARGE: u64 = SIZES[2];
 /// How many times as fast a collective of the large size is in `nvls` as in `plain`, best of both placements.
 fn gain(collective: Collective, plain: &[Row], nvls: &[Row]) -> f64 {
     let us = |rows: &[Row]| {
-        let rows = rows.iter().filter(|row| row.collective == collective && row.bytes == LARGE);
-        rows.flat_map(|row| [row.out_of_place.us, row.in_place.us]).fold(f64::INFINITY, f64::min)
+        let rows = rows
+            .iter()
+            .filter(|row| row.collective == collective && row.bytes == LARGE);
+        rows.flat_map(|row| [row.out_of_place.us, row.in_place.us])
+            .fold(f64::INFINITY, f64::min)
     };
     us(plain) / us(nvls)
 }
@@ -125,19 +154,32 @@ mod tests {
     use outcome::finding::Code;
 
     fn measured(us: f64, wrong: u64, channels: Option<u32>) -> Measured {
-        let of = |collective| Row { collective, ..row(LARGE, us, wrong) };
-        Measured { rows: COLLECTIVES.map(of).to_vec(), channels }
+        let of = |collective| Row {
+            collective,
+            ..row(LARGE, us, wrong)
+        };
+        Measured {
+            rows: COLLECTIVES.map(of).to_vec(),
+            channels,
+        }
     }
 
     fn judged(us: f64, wrong: u64, channels: Option<u32>) -> Judgement {
-        judge(&measured(130.0, 0, None).rows, &measured(us, wrong, channels))
+        judge(
+            &measured(130.0, 0, None).rows,
+            &measured(us, wrong, channels),
+        )
     }
 
     #[test]
     fn the_faster_proven_way_is_advised() {
-        let value = |judgement: &Judgement| judgement.advice.first().map(|advice| advice.value.clone());
+        let value =
+            |judgement: &Judgement| judgement.advice.first().map(|advice| advice.value.clone());
         let fast = judged(100.0, 0, Some(16));
-        assert!(fast.outcome() == Outcome::Pass && fast.summary.contains("all_reduce 1.30,"), "{fast:?}");
+        assert!(
+            fast.outcome() == Outcome::Pass && fast.summary.contains("all_reduce 1.30,"),
+            "{fast:?}"
+        );
         assert_eq!(value(&fast).as_deref(), Some("1"));
         assert_eq!(value(&judged(140.0, 0, Some(16))).as_deref(), Some("0"));
     }
@@ -146,11 +188,16 @@ mod tests {
     fn wrong_values_fail_and_unused_channels_prove_nothing() {
         let wrong = judged(100.0, 3, Some(16));
         assert!(
-            wrong.outcome() == Outcome::Fail && wrong.findings[0].is(Code::NcclWrongData) && wrong.advice.is_empty()
+            wrong.outcome() == Outcome::Fail
+                && wrong.findings[0].is(Code::NcclWrongData)
+                && wrong.advice.is_empty()
         );
         for channels in [None, Some(0)] {
             let unused = judged(100.0, 0, channels);
-            assert!(unused.outcome() == Outcome::NotApplicable && unused.advice.is_empty(), "{unused:?}");
+            assert!(
+                unused.outcome() == Outcome::NotApplicable && unused.advice.is_empty(),
+                "{unused:?}"
+            );
         }
     }
 }

@@ -56,7 +56,12 @@ fn run(context: &TestContext) -> Result<Judgement, Box<Finding>> {
     findings.extend(proof.findings);
     let mut tables = vec![tables::rows(CallTable::Processes, &shown)];
     tables.extend(proof.tables);
-    let summary = format!("{}; {}; {}", proof.summary, speed(&shown), checked::evidence(&rows));
+    let summary = format!(
+        "{}; {}; {}",
+        proof.summary,
+        speed(&shown),
+        checked::evidence(&rows)
+    );
     Ok(judged(summary, findings).with_tables(tables))
 }
 
@@ -74,8 +79,14 @@ fn measure(
     rows.extend(checked::many(context, which, ranks)?);
     let proof = proof::of(which, ranks, Pairs::All, groups);
     let mut others = Vec::new();
-    for collective in Collective::ALL.into_iter().filter(|collective| !SWEPT.contains(collective)) {
-        let other = Sweep { iterations: OTHER_CALLS, ..Sweep::standard(collective).at(OTHER) };
+    for collective in Collective::ALL
+        .into_iter()
+        .filter(|collective| !SWEPT.contains(collective))
+    {
+        let other = Sweep {
+            iterations: OTHER_CALLS,
+            ..Sweep::standard(collective).at(OTHER)
+        };
         others.extend(sweep::rows(context, which, ranks, &other)?);
     }
     Ok((rows, others, proof))
@@ -83,9 +94,13 @@ fn measure(
 
 /// `all_reduce 328.1 GB/s at 128 MiB, 9.8 us at 8 B`
 fn speed(rows: &[Row]) -> String {
-    let reduces = || rows.iter().filter(|row| row.collective == Collective::AllReduce);
+    let reduces = || {
+        rows.iter()
+            .filter(|row| row.collective == Collective::AllReduce)
+    };
     let bytes = |row: &&Row| row.bytes;
-    let (Some(first), Some(last)) = (reduces().min_by_key(bytes), reduces().max_by_key(bytes)) else {
+    let (Some(first), Some(last)) = (reduces().min_by_key(bytes), reduces().max_by_key(bytes))
+    else {
         return "nothing was measured".to_owned();
     };
     format!(

@@ -47,26 +47,55 @@ pub(super) fn judge(
         }
         before.extend(slow.iter().cloned());
         thread::sleep(PAUSE);
-        let new = arms::with(context, which, |ranks| measure_again(context, which, ranks, &slow))?;
+        let new = arms::with(context, which, |ranks| {
+            measure_again(context, which, ranks, &slow)
+        })?;
         new.iter().for_each(|new| keep_best_times(rows, new));
-        let now: Vec<_> = speed::slow(&new, limits, &[]).iter().map(Slow::row_placement).collect();
-        alike.extend(slow.iter().map(Slow::row_placement).filter(|place| !now.contains(place)));
+        let now: Vec<_> = speed::slow(&new, limits, &[])
+            .iter()
+            .map(Slow::row_placement)
+            .collect();
+        alike.extend(
+            slow.iter()
+                .map(Slow::row_placement)
+                .filter(|place| !now.contains(place)),
+        );
         measured.extend(new);
         slow = speed::slow(rows, limits, &alike);
     }
     let lines = |slow: &Slow| {
         let same = |other: &&Slow| other.bytes == slow.bytes && other.collective == slow.collective;
-        before.iter().filter(same).map(|slow| format!("measured before: {slow}")).collect::<Vec<_>>()
+        before
+            .iter()
+            .filter(same)
+            .map(|slow| format!("measured before: {slow}"))
+            .collect::<Vec<_>>()
     };
     let evidence: Vec<_> = slow.iter().flat_map(lines).collect();
     let findings = speed::findings(&slow, limits, &which.to_string());
-    let findings = findings.into_iter().map(|finding| finding.seen_all(evidence.clone())).collect();
-    Ok(Remeasured { findings, rows: measured })
+    let findings = findings
+        .into_iter()
+        .map(|finding| finding.seen_all(evidence.clone()))
+        .collect();
+    Ok(Remeasured {
+        findings,
+        rows: measured,
+    })
 }
 
 /// Measures each slow size once more, and the size that it is compared with, in both placements.
-fn measure_again(context: &TestContext, which: ArmKind, ranks: &mut Ranks, slow: &[Slow]) -> Result<Vec<Row>, Trouble> {
-    let of = |slow: &Slow| slow.sizes().into_iter().map(|bytes| (slow.collective, bytes)).collect::<Vec<_>>();
+fn measure_again(
+    context: &TestContext,
+    which: ArmKind,
+    ranks: &mut Ranks,
+    slow: &[Slow],
+) -> Result<Vec<Row>, Trouble> {
+    let of = |slow: &Slow| {
+        slow.sizes()
+            .into_iter()
+            .map(|bytes| (slow.collective, bytes))
+            .collect::<Vec<_>>()
+    };
     let mut kinds: Vec<_> = slow.iter().flat_map(of).collect();
     kinds.sort_unstable();
     kinds.dedup();
@@ -83,7 +112,9 @@ fn measure_again(context: &TestContext, which: ArmKind, ranks: &mut Ranks, slow:
 /// Stores the better times in the row of the same size.
 fn keep_best_times(rows: &mut [Row], new: &Row) {
     let same = |row: &&mut Row| row.collective == new.collective && row.bytes == new.bytes;
-    let Some(row) = rows.iter_mut().find(same) else { return };
+    let Some(row) = rows.iter_mut().find(same) else {
+        return;
+    };
     for placement in [Placement::OutOfPlace, Placement::InPlace] {
         let of = |row: &Row| match placement {
             Placement::OutOfPlace => row.out_of_place.us,
@@ -109,7 +140,14 @@ mod tests {
         let mut new = row(64, 30.0, 0);
         new.in_place.us = 90.0;
         keep_best_times(&mut rows, &new);
-        assert_eq!((rows[1].out_of_place.us, rows[1].in_place.us, rows[1].wrong()), (30.0, 50.0, 1));
+        assert_eq!(
+            (
+                rows[1].out_of_place.us,
+                rows[1].in_place.us,
+                rows[1].wrong()
+            ),
+            (30.0, 50.0, 1)
+        );
         assert_eq!(rows[0], row(8, 20.0, 0));
     }
 }

@@ -36,7 +36,14 @@ pub(super) fn rows(
     let row = |bytes: u64| {
         context.doing(format!("NCCL {which}: {} of {bytes} B", sweep.collective));
         let iterations = sweep.iterations.min(calls(bytes, ranks));
-        ranks.row(&RowAsk::of(&Sweep { iterations, ..*sweep }, bytes, Rank::FIRST))
+        ranks.row(&RowAsk::of(
+            &Sweep {
+                iterations,
+                ..*sweep
+            },
+            bytes,
+            Rank::FIRST,
+        ))
     };
     sizes.into_iter().map(row).collect()
 }
@@ -51,7 +58,12 @@ fn calls(bytes: u64, ranks: &Ranks) -> u32 {
 
 /// Every size once, untimed: NCCL connects the paths of a size at its first use, and the GPUs' clocks rise.
 /// nccl-tests does the same before its first row.
-pub(super) fn warm_up(context: &TestContext, which: ArmKind, ranks: &mut Ranks, sweep: &Sweep) -> Result<(), Trouble> {
+pub(super) fn warm_up(
+    context: &TestContext,
+    which: ArmKind,
+    ranks: &mut Ranks,
+    sweep: &Sweep,
+) -> Result<(), Trouble> {
     rows(context, which, ranks, &sweep.untimed()).map(drop)
 }
 
@@ -59,35 +71,77 @@ pub(super) fn warm_up(context: &TestContext, which: ArmKind, ranks: &mut Ranks, 
 /// number of further sizes, however often each was measured.
 pub(super) fn wrong(which: ArmKind, rows: &[Row]) -> Vec<Finding> {
     let mut kinds: Vec<(RowKind, Vec<&Row>)> = Vec::new();
-    for row in rows.iter().filter(|row| row.wrong() > 0 || lacks_check(row)) {
+    for row in rows
+        .iter()
+        .filter(|row| row.wrong() > 0 || lacks_check(row))
+    {
         let kind = (row.collective, row.data, row.op);
         match kinds.iter_mut().find(|(known, _)| *known == kind) {
             Some((_, rows)) => rows.push(row),
             None => kinds.push((kind, vec![row])),
         }
     }
-    let sizes = |rows: &[&Row]| rows.iter().map(|row| row.bytes).collect::<BTreeSet<_>>().len();
-    let wrong = kinds.iter().filter_map(|(_, rows)| Some(finding(which, rows.first()?, sizes(rows))));
+    let sizes = |rows: &[&Row]| {
+        rows.iter()
+            .map(|row| row.bytes)
+            .collect::<BTreeSet<_>>()
+            .len()
+    };
+    let wrong = kinds
+        .iter()
+        .filter_map(|(_, rows)| Some(finding(which, rows.first()?, sizes(rows))));
     wrong.chain(stray_finding(which, rows)).collect()
 }
 
 /// Memory beside a buffer that was changed: one finding for all rows, with those of other collectives as evidence.
 fn stray_finding(which: ArmKind, rows: &[Row]) -> Option<Finding> {
     let of = |row: &'_ Row| -> Option<(String, Stray)> {
-        let places = [("out of place", &row.out_of_place), ("in place", &row.in_place)];
-        let (place, stray) = places.into_iter().find_map(|(p, t)| Some((p, t.wrong.as_ref()?.stray.as_deref()?)))?;
-        Some((format!("{} of {} B, {}, {place}", row.collective, row.bytes, row.data), stray.clone()))
+        let places = [
+            ("out of place", &row.out_of_place),
+            ("in place", &row.in_place),
+        ];
+        let (place, stray) = places
+            .into_iter()
+            .find_map(|(p, t)| Some((p, t.wrong.as_ref()?.stray.as_deref()?)))?;
+        Some((
+            format!(
+                "{} of {} B, {}, {place}",
+                row.collective, row.bytes, row.data
+            ),
+            stray.clone(),
+        ))
     };
     let all: Vec<_> = rows.iter().filter_map(of).collect();
-    let (row, Stray { rank, receive, behind, distance, words, found }) = all.first()?;
+    let (
+        row,
+        Stray {
+            rank,
+            receive,
+            behind,
+            distance,
+            words,
+            found,
+        },
+    ) = all.first()?;
     let buffer = if *receive { "receive" } else { "send" };
-    let side = if *behind { "behind the end" } else { "before the beginning" };
+    let side = if *behind {
+        "behind the end"
+    } else {
+        "before the beginning"
+    };
     let message = format!(
         "NCCL {which}: {row}: {words} words beside the {buffer} buffer of rank {rank} were changed, the nearest {distance} bytes {side}: {found}"
     );
-    let seen = all.iter().take(MOST_STRAYS).map(|(row, stray)| format!("{row}: rank {}: {}", stray.rank, stray.found));
+    let seen = all
+        .iter()
+        .take(MOST_STRAYS)
+        .map(|(row, stray)| format!("{row}: rank {}: {}", stray.rank, stray.found));
     let finding = Code::NcclStray.finding(Severity::Fail, *rank, message);
-    Some(finding.values(*words, 0, Some("words")).seen_all(seen.collect()))
+    Some(
+        finding
+            .values(*words, 0, Some("words"))
+            .seen_all(seen.collect()),
+    )
 }
 
 /// The most rows that are evidence of one finding.
@@ -99,7 +153,9 @@ type RowKind = (Collective, DataType, Option<RedOp>);
 fn lacks_check(row: &Row) -> bool {
     let expected = row.count > 0;
     expected && checked_elements(&row.out_of_place) == Some(0)
-        || expected && row.collective.checks_in_place() && checked_elements(&row.in_place) == Some(0)
+        || expected
+            && row.collective.checks_in_place()
+            && checked_elements(&row.in_place) == Some(0)
 }
 
 fn checked_elements(timed: &Timed) -> Option<u64> {
@@ -107,19 +163,39 @@ fn checked_elements(timed: &Timed) -> Option<u64> {
 }
 
 fn finding(which: ArmKind, row: &Row, sizes: usize) -> Finding {
-    let places = [("out of place", &row.out_of_place), ("in place", &row.in_place)];
+    let places = [
+        ("out of place", &row.out_of_place),
+        ("in place", &row.in_place),
+    ];
     let wrong = |timed: &&Timed| timed.wrong.as_ref().is_some_and(|w| w.count > 0);
-    let op = row.op.filter(|_| row.collective.reduces()).map_or(String::new(), |op| format!(" {op}"));
-    let root = row.root.filter(|root| *root != Rank::FIRST).map_or(String::new(), |root| format!(", root {root}"));
-    let what = format!("NCCL {which}: {} of {} B, {}{op}{root}", row.collective, row.bytes, row.data);
-    let more = if sizes > 1 { format!("; and {} more sizes", sizes - 1) } else { String::new() };
+    let op = row
+        .op
+        .filter(|_| row.collective.reduces())
+        .map_or(String::new(), |op| format!(" {op}"));
+    let root = row
+        .root
+        .filter(|root| *root != Rank::FIRST)
+        .map_or(String::new(), |root| format!(", root {root}"));
+    let what = format!(
+        "NCCL {which}: {} of {} B, {}{op}{root}",
+        row.collective, row.bytes, row.data
+    );
+    let more = if sizes > 1 {
+        format!("; and {} more sizes", sizes - 1)
+    } else {
+        String::new()
+    };
     let Some((place, wrongs)) = places
         .into_iter()
         .find(|(_, timed)| wrong(timed))
         .and_then(|(place, timed)| Some((place, timed.wrong.as_ref()?)))
     else {
         let message = format!("{what}: no value was checked{more}");
-        return Code::P2pChecker.finding(Severity::Error, Subject::operation(row.collective), message);
+        return Code::P2pChecker.finding(
+            Severity::Error,
+            Subject::operation(row.collective),
+            message,
+        );
     };
     let first = wrongs.first.as_ref().map_or(String::new(), |FirstWrong { rank, call, element, found, expected }| {
         let call = if wrongs.calls > 1 { format!(" of call {call}") } else { String::new() };
@@ -127,11 +203,21 @@ fn finding(which: ArmKind, row: &Row, sizes: usize) -> Finding {
     });
     let (wrong, looked, calls) = (wrongs.count, wrongs.looked, wrongs.calls);
     let of = count(calls, "call");
-    let ones = if wrongs.ones == wrong { ", all of them all ones" } else { "" };
-    let message = format!("{what}, {place}: {wrong} of {looked} values of {of} are wrong{ones}{first}{more}");
-    let finding = Code::NcclWrongData.finding(Severity::Fail, Subject::operation(row.collective), message);
+    let ones = if wrongs.ones == wrong {
+        ", all of them all ones"
+    } else {
+        ""
+    };
+    let message =
+        format!("{what}, {place}: {wrong} of {looked} values of {of} are wrong{ones}{first}{more}");
+    let finding =
+        Code::NcclWrongData.finding(Severity::Fail, Subject::operation(row.collective), message);
     let finding = finding.values(wrong, 0, Some("values"));
-    if wrongs.ones == wrong { unanswered(finding) } else { finding }
+    if wrongs.ones == wrong {
+        unanswered(finding)
+    } else {
+        finding
+    }
 }
 
 #[cfg(test)]
@@ -150,8 +236,15 @@ pub(super) mod tests {
             found: "0".to_owned(),
             expected: "41".to_owned(),
         });
-        let wrongs =
-            |count, first| Some(Wrongs { count, looked: 4 * shape.count, calls: 1, first, ..Wrongs::default() });
+        let wrongs = |count, first| {
+            Some(Wrongs {
+                count,
+                looked: 4 * shape.count,
+                calls: 1,
+                first,
+                ..Wrongs::default()
+            })
+        };
         Row {
             collective: Collective::AllReduce,
             bytes,
@@ -160,14 +253,23 @@ pub(super) mod tests {
             op: Some(RedOp::Sum),
             root: None,
             ranks: 4,
-            out_of_place: Timed { us, wrong: wrongs(0, None) },
-            in_place: Timed { us, wrong: wrongs(wrong, first) },
+            out_of_place: Timed {
+                us,
+                wrong: wrongs(0, None),
+            },
+            in_place: Timed {
+                us,
+                wrong: wrongs(wrong, first),
+            },
         }
     }
 
     #[test]
     fn right_values_are_no_finding() {
-        assert_eq!(wrong(ArmKind::P2p, &[row(8, 20.0, 0), row(64, 20.0, 0)]), []);
+        assert_eq!(
+            wrong(ArmKind::P2p, &[row(8, 20.0, 0), row(64, 20.0, 0)]),
+            []
+        );
     }
 
     #[test]
@@ -183,8 +285,14 @@ pub(super) mod tests {
         let mut rows = vec![row(1024, 1.0, 0), row(4096, 1.0, 0), row(8192, 1.0, 0)];
         assert_eq!(wrong(ArmKind::P2p, &rows), []);
         for (row, distance) in rows.iter_mut().skip(1).zip([0, 8]) {
-            let wrongs = Wrongs { stray: Some(Box::new(stray(distance))), ..Wrongs::default() };
-            row.out_of_place.wrong = Some(Wrongs { looked: 1, ..wrongs });
+            let wrongs = Wrongs {
+                stray: Some(Box::new(stray(distance))),
+                ..Wrongs::default()
+            };
+            row.out_of_place.wrong = Some(Wrongs {
+                looked: 1,
+                ..wrongs
+            });
         }
         let found = wrong(ArmKind::P2p, &rows);
         assert_eq!(found.len(), 1, "{found:?}");
@@ -196,23 +304,33 @@ pub(super) mod tests {
             ),
             "{found:?}"
         );
-        assert_eq!((found[0].evidence.len(), &found[0].subject), (2, &Rank::new(2).into()));
+        assert_eq!(
+            (found[0].evidence.len(), &found[0].subject),
+            (2, &Rank::new(2).into())
+        );
     }
 
     #[test]
     fn values_that_are_all_ones_have_a_cause_and_a_remedy_of_their_own() {
         let mut row = row(4096, 1.0, 3);
-        assert_eq!(wrong(ArmKind::P2p, std::slice::from_ref(&row))[0].reason, None);
+        assert_eq!(
+            wrong(ArmKind::P2p, std::slice::from_ref(&row))[0].reason,
+            None
+        );
         row.in_place.wrong.as_mut().unwrap().ones = 3;
         let found = wrong(ArmKind::P2p, &[row]);
-        assert!(found[0].message.contains("are wrong, all of them all ones"), "{found:?}");
+        assert!(
+            found[0].message.contains("are wrong, all of them all ones"),
+            "{found:?}"
+        );
         assert_eq!(found[0].reason, Some(Reason::Unanswered));
     }
 
     #[test]
     fn wrong_values_are_reported_with_their_first_position() {
         // 64 B and 128 B are measured in two turns.
-        let rows = [(8, 0), (64, 1), (128, 3), (8, 0), (64, 0), (128, 1)].map(|(n, wrong)| row(n, 20.0, wrong));
+        let rows = [(8, 0), (64, 1), (128, 3), (8, 0), (64, 0), (128, 1)]
+            .map(|(n, wrong)| row(n, 20.0, wrong));
         let found = wrong(ArmKind::P2p, &rows);
         assert_eq!(found.len(), 1);
         assert!(found[0].is(Code::NcclWrongData) && found[0].severity == Severity::Fail);

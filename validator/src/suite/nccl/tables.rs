@@ -52,7 +52,10 @@ mod tests {
     #[test]
     fn a_row_has_the_bandwidths_of_nccl_tests() {
         let call = call(&row(134_217_728, 612.26, 0));
-        assert_eq!((call.out_of_place_algbw, call.out_of_place_busbw), (219.217, 328.825));
+        assert_eq!(
+            (call.out_of_place_algbw, call.out_of_place_busbw),
+            (219.217, 328.825)
+        );
         assert_eq!(call.out_of_place_wrong, Some(0));
     }
 }

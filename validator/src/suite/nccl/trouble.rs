@@ -16,10 +16,16 @@ pub(super) fn finding(arm: impl Display, trouble: &Trouble) -> Box<Finding> {
         TroubleKind::Cuda => (Code::CudaError, Severity::Error),
         TroubleKind::Died | TroubleKind::Broken => (Code::TestCrashed, Severity::Error),
     };
-    let rank = trouble.rank.map_or(String::new(), |rank| format!(", rank {rank}"));
+    let rank = trouble
+        .rank
+        .map_or(String::new(), |rank| format!(", rank {rank}"));
     let message = format!("NCCL {arm}{rank}: {}", trouble.text);
-    let texts = iter::once(&trouble.text).chain(&trouble.diagnosis).map(String::as_str);
-    let finding = code.finding(severity, Subject::operation(arm), message).lacking(texts);
+    let texts = iter::once(&trouble.text)
+        .chain(&trouble.diagnosis)
+        .map(String::as_str);
+    let finding = code
+        .finding(severity, Subject::operation(arm), message)
+        .lacking(texts);
     Box::new(finding.seen_all(trouble.diagnosis.clone()))
 }
 
@@ -38,12 +44,20 @@ mod tests {
         for (kind, code, severity) in [
             (TroubleKind::Missing, Code::NcclMissing, Severity::Error),
             (TroubleKind::Hang, Code::NcclHang, Severity::Fail),
-            (TroubleKind::NoTransport, Code::NcclNoTransport, Severity::Fail),
+            (
+                TroubleKind::NoTransport,
+                Code::NcclNoTransport,
+                Severity::Fail,
+            ),
             (TroubleKind::Nccl(1), Code::NcclError, Severity::Fail),
             (TroubleKind::Died, Code::TestCrashed, Severity::Error),
         ] {
-            let trouble =
-                Trouble { rank: Some(2.into()), text: "why".into(), kind, diagnosis: vec!["line".to_owned()] };
+            let trouble = Trouble {
+                rank: Some(2.into()),
+                text: "why".into(),
+                kind,
+                diagnosis: vec!["line".to_owned()],
+            };
             let found = finding("with peer-to-peer", &trouble);
             assert!(found.is(code) && found.severity == severity);
             assert_eq!(found.message, "NCCL with peer-to-peer, rank 2: why");

@@ -40,7 +40,11 @@ fn run(context: &TestContext) -> Result<Judgement, Box<Finding>> {
     }
     let collectives: &[Collective] = match context.config.validate.level {
         Level::Quick | Level::Standard => &[Collective::AllReduce, Collective::ReduceScatter],
-        Level::Full | Level::Acceptance => &[Collective::AllReduce, Collective::ReduceScatter, Collective::Reduce],
+        Level::Full | Level::Acceptance => &[
+            Collective::AllReduce,
+            Collective::ReduceScatter,
+            Collective::Reduce,
+        ],
     };
     let gpus = u32::try_from(context.clique()?.len()).unwrap_or(u32::MAX);
     let (kinds, left_out) = kinds(gpus);
@@ -49,7 +53,10 @@ fn run(context: &TestContext) -> Result<Judgement, Box<Finding>> {
     let measure = |ranks: &mut Ranks| measure(context, ranks, collectives, &kinds);
     let rows = arms::with(context, ArmKind::P2p, measure)?;
     let findings = sweep::wrong(ArmKind::P2p, &rows);
-    let names: Vec<_> = collectives.iter().map(|collective| collective.name()).collect();
+    let names: Vec<_> = collectives
+        .iter()
+        .map(|collective| collective.name())
+        .collect();
     let mut summary = format!(
         "{} types with {} reductions in {}: all exact; {}",
         DataType::ALL.len(),
@@ -70,7 +77,9 @@ type Kind = (DataType, RedOp);
 
 /// The combinations that can be judged with this many ranks, and the others.
 fn kinds(ranks: u32) -> (Vec<Kind>, Vec<Kind>) {
-    let all = DataType::ALL.into_iter().flat_map(|data| RedOp::ALL.map(|op| (data, op)));
+    let all = DataType::ALL
+        .into_iter()
+        .flat_map(|data| RedOp::ALL.map(|op| (data, op)));
     all.partition(|(data, op)| Values::exact(*data, Some(*op), ranks).is_some())
 }
 
@@ -83,16 +92,29 @@ fn measure(
     let mut rows = Vec::new();
     for collective in collectives {
         for (data, op) in kinds {
-            let own = Sweep { iterations: 1, data: *data, op: *op, ..Sweep::standard(*collective) };
+            let own = Sweep {
+                iterations: 1,
+                data: *data,
+                op: *op,
+                ..Sweep::standard(*collective)
+            };
             let odd = COUNTS.map(|count| own.of_count(count, ranks.ranks() as u64));
             let room = ranks.room();
-            for sweep in odd.iter().chain(&[own.at(EVEN)]).filter(|sweep| sweep.to <= room) {
+            for sweep in odd
+                .iter()
+                .chain(&[own.at(EVEN)])
+                .filter(|sweep| sweep.to <= room)
+            {
                 rows.extend(sweep::rows(context, ArmKind::P2p, ranks, sweep)?);
             }
         }
     }
     for data in TRAINED {
-        let large = Sweep { iterations: 1, data, ..Sweep::standard(Collective::AllReduce).at(LARGE) };
+        let large = Sweep {
+            iterations: 1,
+            data,
+            ..Sweep::standard(Collective::AllReduce).at(LARGE)
+        };
         if large.to <= ranks.room() {
             rows.extend(sweep::rows(context, ArmKind::P2p, ranks, &large)?);
         }

@@ -16,16 +16,21 @@ const BYTES: u64 = 1 << 10;
 /// Runs the arm. `None`: it cannot connect, as it must.
 pub(super) fn check(context: &TestContext) -> Option<Finding> {
     let which = ArmKind::Withheld;
-    let sweep = Sweep { iterations: 1, ..Sweep::standard(Collective::AllReduce).at(BYTES) };
+    let sweep = Sweep {
+        iterations: 1,
+        ..Sweep::standard(Collective::AllReduce).at(BYTES)
+    };
     let mut result = ConnectResult::Connected;
     // The arm must fail: its failure is judged here and is not a finding by itself.
     let tried = arms::with(context, which, |ranks| {
-        ranks.row(&RowAsk::of(&sweep, BYTES, Rank::FIRST)).inspect_err(|trouble| {
-            result = match trouble.kind {
-                TroubleKind::NoTransport | TroubleKind::Nccl(_) => ConnectResult::NoTransport,
-                _ => ConnectResult::OtherError,
-            };
-        })
+        ranks
+            .row(&RowAsk::of(&sweep, BYTES, Rank::FIRST))
+            .inspect_err(|trouble| {
+                result = match trouble.kind {
+                    TroubleKind::NoTransport | TroubleKind::Nccl(_) => ConnectResult::NoTransport,
+                    _ => ConnectResult::OtherError,
+                };
+            })
     });
     judge(result, tried.err().map(|finding| *finding))
 }
@@ -50,10 +55,19 @@ fn judge(result: ConnectResult, error: Option<Finding>) -> Option<Finding> {
             Some(Code::NcclUnforbidden.finding(Severity::Error, Subject::operation(which), message))
         }
         (_, Some(error)) => {
-            let message = format!("it is unknown whether NCCL obeys its settings: {}", error.message);
-            let finding = Code::NcclUnproven.finding(Severity::Error, Subject::operation(which), message);
-            let finding = finding.because(Reason::EndedOtherwise).seen_all(error.evidence);
-            Some(Finding { lacks: error.lacks, ..finding })
+            let message = format!(
+                "it is unknown whether NCCL obeys its settings: {}",
+                error.message
+            );
+            let finding =
+                Code::NcclUnproven.finding(Severity::Error, Subject::operation(which), message);
+            let finding = finding
+                .because(Reason::EndedOtherwise)
+                .seen_all(error.evidence);
+            Some(Finding {
+                lacks: error.lacks,
+                ..finding
+            })
         }
     }
 }
@@ -65,9 +79,15 @@ mod tests {
     #[test]
     fn only_a_failed_connection_is_a_proof() {
         let said = |code: Code| Some(code.finding(Severity::Fail, Subject::Machine, "why"));
-        assert_eq!(judge(ConnectResult::NoTransport, said(Code::NcclNoTransport)), None);
+        assert_eq!(
+            judge(ConnectResult::NoTransport, said(Code::NcclNoTransport)),
+            None
+        );
         // NCCL may search for transports already when the communicator is made.
-        assert_eq!(judge(ConnectResult::Connected, said(Code::NcclNoTransport)), None);
+        assert_eq!(
+            judge(ConnectResult::Connected, said(Code::NcclNoTransport)),
+            None
+        );
         let works = judge(ConnectResult::Connected, None).unwrap();
         assert!(works.is(Code::NcclUnforbidden) && works.severity == Severity::Error);
         let hangs = judge(ConnectResult::OtherError, said(Code::NcclHang)).unwrap();

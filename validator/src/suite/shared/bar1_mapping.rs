@@ -20,7 +20,11 @@ impl TestContext {
             self.check_nvml()?;
             self.doing("asking NVML for the use of BAR1");
             let gpus = driver_gpus(self.fabric.as_ref().ok());
-            query_nvml(START_LIMIT, move |nvml| gpus.into_iter().map(|gpu| (gpu, nvml.bar1_memory(gpu))).collect())
+            query_nvml(START_LIMIT, move |nvml| {
+                gpus.into_iter()
+                    .map(|gpu| (gpu, nvml.bar1_memory(gpu)))
+                    .collect()
+            })
         })
     }
 }
@@ -55,8 +59,14 @@ impl Bar1Mapping {
 }
 
 /// The mapping of one GPU.
-pub(in crate::suite) fn mapping_of(gpu: &Device, bar1_by_gpu: &Result<Bar1ByGpu, String>) -> Bar1Mapping {
-    let usage = match bar1_by_gpu.as_ref().map(|bar1_by_gpu| bar1_by_gpu.get(&gpu.bdf)) {
+pub(in crate::suite) fn mapping_of(
+    gpu: &Device,
+    bar1_by_gpu: &Result<Bar1ByGpu, String>,
+) -> Bar1Mapping {
+    let usage = match bar1_by_gpu
+        .as_ref()
+        .map(|bar1_by_gpu| bar1_by_gpu.get(&gpu.bdf))
+    {
         Ok(Some(Ok(usage))) => *usage,
         Ok(Some(Err(why))) | Err(why) => return Bar1Mapping::Unknown(why.clone()),
         Ok(None) => return Bar1Mapping::Unknown("it was not asked".to_owned()),
@@ -75,5 +85,9 @@ pub(in crate::suite) fn mapping_of(gpu: &Device, bar1_by_gpu: &Result<Bar1ByGpu,
 
 fn words(usage: &Bar1Memory) -> String {
     let mib = |bytes: u64| bytes >> 20;
-    format!("NVML counts {} MiB of BAR1 as used, of {} MiB of memory", mib(usage.mapped), mib(usage.memory))
+    format!(
+        "NVML counts {} MiB of BAR1 as used, of {} MiB of memory",
+        mib(usage.mapped),
+        mib(usage.memory)
+    )
 }

@@ -47,7 +47,11 @@ mod tests {
 
     #[test]
     fn full_gpus_are_one_finding_with_their_names() {
-        let gpus = [(0, 20 << 30, 24 << 30), (1, 5 << 20, 24 << 30), (3, 9 << 20, 24 << 30)];
+        let gpus = [
+            (0, 20 << 30, 24 << 30),
+            (1, 5 << 20, 24 << 30),
+            (3, 9 << 20, 24 << 30),
+        ];
         let gpus = gpus.map(|(gpu, free, all)| (GpuId::new(gpu), free, all));
         let found = finding(&gpus, MIN_FREE).unwrap();
         assert!(found.is(Code::GpuInUse) && found.severity == Severity::Error);

@@ -10,7 +10,10 @@ use outcome::{Judgement, Outcome};
 ///
 /// # Errors
 /// When this is unknown.
-pub(in crate::suite) fn gate(context: &TestContext, pairs: bool) -> Result<Option<Judgement>, Box<Finding>> {
+pub(in crate::suite) fn gate(
+    context: &TestContext,
+    pairs: bool,
+) -> Result<Option<Judgement>, Box<Finding>> {
     if let Some(none) = context.no_gpus(pairs)? {
         return Ok(Some(none));
     }
@@ -21,7 +24,9 @@ pub(in crate::suite) fn gate(context: &TestContext, pairs: bool) -> Result<Optio
 /// checks its own data too.
 const fn unproven(proof: Option<Outcome>) -> Option<&'static str> {
     match proof {
-        Some(Outcome::Fail) => Some("data does not arrive (see p2p-integrity), so this test does not run"),
+        Some(Outcome::Fail) => {
+            Some("data does not arrive (see p2p-integrity), so this test does not run")
+        }
         Some(Outcome::Error) => Some("it is unknown whether data arrives (see p2p-integrity)"),
         Some(Outcome::Pass | Outcome::Warn | Outcome::NotApplicable) | None => None,
     }
@@ -36,6 +41,8 @@ mod tests {
         for open in [None, Some(Outcome::Pass), Some(Outcome::Warn)] {
             assert_eq!(unproven(open), None);
         }
-        assert!(unproven(Some(Outcome::Fail)).is_some() && unproven(Some(Outcome::Error)).is_some());
+        assert!(
+            unproven(Some(Outcome::Fail)).is_some() && unproven(Some(Outcome::Error)).is_some()
+        );
     }
 }

@@ -25,11 +25,27 @@ pub(in crate::suite) fn start_finding(
     lacking: impl FnOnce() -> Option<String>,
     unmanaged: impl FnOnce() -> Option<(Code, String)>,
 ) -> Box<Finding> {
-    let waits = matches!(error, GpuError::Call { code: NOT_READY, .. });
+    let waits = matches!(
+        error,
+        GpuError::Call {
+            code: NOT_READY,
+            ..
+        }
+    );
     if let Some((code, evidence)) = waits.then(unmanaged).flatten() {
-        return Box::new(code.finding(Severity::Error, Subject::Machine, error.to_string()).seen(evidence));
+        return Box::new(
+            code.finding(Severity::Error, Subject::Machine, error.to_string())
+                .seen(evidence),
+        );
     }
-    let refused = matches!(error, GpuError::Call { call: "cuInit", code: NOT_INITIALIZED, .. });
+    let refused = matches!(
+        error,
+        GpuError::Call {
+            call: "cuInit",
+            code: NOT_INITIALIZED,
+            ..
+        }
+    );
     if let Some(evidence) = refused.then(lacking).flatten() {
         let finding = Code::CudaStart.finding(Severity::Error, Subject::Machine, error.to_string());
         return Box::new(finding.because(Reason::NoSharedPageTables).seen(evidence));
@@ -41,21 +57,46 @@ pub(in crate::suite) fn start_finding(
         _ => Code::CudaStart,
     };
     let text = error.to_string();
-    Box::new(code.finding(Severity::Error, Subject::Machine, text.as_str()).lacking([text.as_str()]))
+    Box::new(
+        code.finding(Severity::Error, Subject::Machine, text.as_str())
+            .lacking([text.as_str()]),
+    )
 }
 
 /// The program that is missing where CUDA is not ready, and the evidence; `None` without NVSwitches, or where all run.
-pub(in crate::suite) fn unmanaged(switches: Option<&Switches>, running: Running) -> Option<(Code, String)> {
-    let runs = |name: &str, runs: bool| format!("{name} {}", if runs { "runs" } else { "does not run" });
+pub(in crate::suite) fn unmanaged(
+    switches: Option<&Switches>,
+    running: Running,
+) -> Option<(Code, String)> {
+    let runs =
+        |name: &str, runs: bool| format!("{name} {}", if runs { "runs" } else { "does not run" });
     let manager = runs("nv-fabricmanager", running.fabric_manager);
-    let list = |all: &[Bdf]| all.iter().map(Bdf::to_string).collect::<Vec<_>>().join(", ");
+    let list = |all: &[Bdf]| {
+        all.iter()
+            .map(Bdf::to_string)
+            .collect::<Vec<_>>()
+            .join(", ")
+    };
     let (code, evidence) = match switches? {
         Switches::Nvlink5(behind) => {
-            let code = if running.nvlsm { Code::NvswitchNoManager } else { Code::Nvlink5NoNvlsm };
+            let code = if running.nvlsm {
+                Code::NvswitchNoManager
+            } else {
+                Code::Nvlink5NoNvlsm
+            };
             let nvlsm = runs("nvlsm", running.nvlsm);
-            (code, format!("NVSwitches of NVLink 5 behind {}: {nvlsm}, {manager}", list(behind)))
+            (
+                code,
+                format!(
+                    "NVSwitches of NVLink 5 behind {}: {nvlsm}, {manager}",
+                    list(behind)
+                ),
+            )
         }
-        Switches::OnBus(all) => (Code::NvswitchNoManager, format!("NVSwitches {}: {manager}", list(all))),
+        Switches::OnBus(all) => (
+            Code::NvswitchNoManager,
+            format!("NVSwitches {}: {manager}", list(all)),
+        ),
     };
     let runs = running.fabric_manager && code == Code::NvswitchNoManager;
     (!runs).then_some((code, evidence))
@@ -64,13 +105,20 @@ pub(in crate::suite) fn unmanaged(switches: Option<&Switches>, running: Running)
 /// Whether a GPU can be one that shares the processor's page tables: GB10, which is in no table of chips, or the chips that
 /// also exist with a link to Grace.
 pub(in crate::suite) fn may_share_page_tables(fabric: &Fabric) -> bool {
-    let gpus = fabric.devices.iter().filter(|device| fabric.gpus.contains(&device.bdf));
+    let gpus = fabric
+        .devices
+        .iter()
+        .filter(|device| fabric.gpus.contains(&device.bdf));
     let chip = |device: &str| chip::number(device).and_then(chip::of);
-    gpus.map(|gpu| chip(&gpu.device)).any(|chip| chip.is_none_or(|chip| matches!(chip.name, "GH100" | "GB100")))
+    gpus.map(|gpu| chip(&gpu.device))
+        .any(|chip| chip.is_none_or(|chip| matches!(chip.name, "GH100" | "GB100")))
 }
 
 /// The finding about a fault in the middle of a test; `subject` is the GPU or the pair.
-pub(in crate::suite) fn fault_finding(subject: impl Into<Subject>, error: &GpuError) -> Box<Finding> {
+pub(in crate::suite) fn fault_finding(
+    subject: impl Into<Subject>,
+    error: &GpuError,
+) -> Box<Finding> {
     let (code, severity) = match error {
         GpuError::Hang { .. } => (Code::P2pHang, Severity::Fail),
         _ if error.is_sticky() => (Code::CudaSticky, Severity::Fail),
@@ -78,7 +126,10 @@ pub(in crate::suite) fn fault_finding(subject: impl Into<Subject>, error: &GpuEr
         _ => (Code::CudaError, Severity::Error),
     };
     let text = error.to_string();
-    Box::new(code.finding(severity, subject, text.as_str()).lacking([text.as_str()]))
+    Box::new(
+        code.finding(severity, subject, text.as_str())
+            .lacking([text.as_str()]),
+    )
 }
 
 #[cfg(test)]
@@ -87,7 +138,12 @@ mod tests {
     use crate::suite::shared::fixture;
 
     fn error(call: &'static str, code: i32) -> GpuError {
-        GpuError::Call { call, code, name: "CUDA_ERROR".to_owned(), doing: "starting CUDA".to_owned() }
+        GpuError::Call {
+            call,
+            code,
+            name: "CUDA_ERROR".to_owned(),
+            doing: "starting CUDA".to_owned(),
+        }
     }
 
     #[test]
@@ -96,12 +152,20 @@ mod tests {
         let found = start_finding(&error("cuInit", 3), lacking, || None);
         assert!(found.is(Code::CudaStart) && found.severity == Severity::Error);
         assert_eq!(found.reason, Some(Reason::NoSharedPageTables));
-        assert_eq!(found.evidence, ["/boot/config-6.12.9: CONFIG_ARM_SMMU_V3_SVA is not set"]);
-        for (other, lacking) in
-            [(error("cuInit", 3), None), (error("cuInit", 999), lacking()), (error("cuCtxCreate", 3), lacking())]
-        {
+        assert_eq!(
+            found.evidence,
+            ["/boot/config-6.12.9: CONFIG_ARM_SMMU_V3_SVA is not set"]
+        );
+        for (other, lacking) in [
+            (error("cuInit", 3), None),
+            (error("cuInit", 999), lacking()),
+            (error("cuCtxCreate", 3), lacking()),
+        ] {
             let found = start_finding(&other, || lacking, || None);
-            assert!(found.is(Code::CudaStart) && found.reason.is_none() && found.evidence.is_empty(), "{found:?}");
+            assert!(
+                found.is(Code::CudaStart) && found.reason.is_none() && found.evidence.is_empty(),
+                "{found:?}"
+            );
         }
     }
 
@@ -109,14 +173,26 @@ mod tests {
     fn a_system_that_is_not_ready_lacks_the_program_that_does_not_run() {
         let at: Bdf = "0000:05:00.0".parse().expect("an address");
         let (nvlink5, on_bus) = (Switches::Nvlink5(vec![at]), Switches::OnBus(vec![at]));
-        let of = |switches, nvlsm, fabric_manager| unmanaged(switches, Running { nvlsm, fabric_manager });
-        let code = |switches, nvlsm, manager| of(Some(switches), nvlsm, manager).map(|(code, _)| code);
+        let of = |switches, nvlsm, fabric_manager| {
+            unmanaged(
+                switches,
+                Running {
+                    nvlsm,
+                    fabric_manager,
+                },
+            )
+        };
+        let code =
+            |switches, nvlsm, manager| of(Some(switches), nvlsm, manager).map(|(code, _)| code);
         for manager in [false, true] {
             assert_eq!(code(&nvlink5, false, manager), Some(Code::Nvlink5NoNvlsm));
         }
         assert_eq!(code(&nvlink5, true, false), Some(Code::NvswitchNoManager));
         assert_eq!(code(&on_bus, false, false), Some(Code::NvswitchNoManager));
-        assert_eq!((code(&nvlink5, true, true), code(&on_bus, false, true)), (None, None));
+        assert_eq!(
+            (code(&nvlink5, true, true), code(&on_bus, false, true)),
+            (None, None)
+        );
         assert_eq!(of(None, false, false), None);
         let (_, evidence) = of(Some(&nvlink5), false, false).expect("nvlsm is missing");
         assert_eq!(
@@ -125,7 +201,10 @@ mod tests {
         );
         let missing = || Some((Code::Nvlink5NoNvlsm, evidence.clone()));
         let found = start_finding(&error("cuInit", 802), || None, missing);
-        assert!(found.is(Code::Nvlink5NoNvlsm) && found.evidence == [evidence.clone()], "{found:?}");
+        assert!(
+            found.is(Code::Nvlink5NoNvlsm) && found.evidence == [evidence.clone()],
+            "{found:?}"
+        );
         assert!(start_finding(&error("cuInit", 802), || None, || None).is(Code::CudaStart));
         assert!(start_finding(&error("cuInit", 999), || None, missing).is(Code::CudaStart));
     }
@@ -134,9 +213,13 @@ mod tests {
     fn boards_never_share_page_tables_and_an_integrated_gpu_may() {
         let mut fabric = fixture::machine(1);
         let gpu = fabric.gpus[0];
-        for (device, may) in
-            [("0x2e12", true), ("0x2342", true), ("0x2941", true), ("0x2684", false), ("0x2204", false)]
-        {
+        for (device, may) in [
+            ("0x2e12", true),
+            ("0x2342", true),
+            ("0x2941", true),
+            ("0x2684", false),
+            ("0x2204", false),
+        ] {
             fixture::device(&mut fabric, gpu).device = device.into();
             assert_eq!(may_share_page_tables(&fabric), may, "{device}");
         }

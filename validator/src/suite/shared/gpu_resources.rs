@@ -20,18 +20,33 @@ pub(in crate::suite) struct GpuResources<'g> {
 impl<'g> GpuResources<'g> {
     pub(in crate::suite) fn new(gpu: &'g Gpu) -> Result<Self, GpuError> {
         let tallies = [Tally::new(gpu)?, Tally::new(gpu)?, Tally::new(gpu)?];
-        Ok(Self { gpu, stream: gpu.stream()?, tallies, host: Pinned::alloc(gpu, 4096)? })
+        Ok(Self {
+            gpu,
+            stream: gpu.stream()?,
+            tallies,
+            host: Pinned::alloc(gpu, 4096)?,
+        })
     }
 
     /// Waits for this GPU's work on its own memory.
     pub(in crate::suite) fn wait(&self) -> Result<(), GpuError> {
-        self.stream.finish(&format!("GPU {}: checking its own memory", self.gpu.id()), OWN)
+        self.stream.finish(
+            &format!("GPU {}: checking its own memory", self.gpu.id()),
+            OWN,
+        )
     }
 
     /// Words of `what` from word `place` on: a sample for the report.
-    pub(in crate::suite) fn sample(&self, what: Span<'_>, place: u64) -> Result<Vec<u32>, GpuError> {
+    pub(in crate::suite) fn sample(
+        &self,
+        what: Span<'_>,
+        place: u64,
+    ) -> Result<Vec<u32>, GpuError> {
         let count = SAMPLE.min(what.words().saturating_sub(place));
-        self.stream.copy_out(self.host.span(0, count * 4)?, what.part(place * 4, count * 4)?)?;
+        self.stream.copy_out(
+            self.host.span(0, count * 4)?,
+            what.part(place * 4, count * 4)?,
+        )?;
         self.wait()?;
         Ok(self.host.words(0, count))
     }

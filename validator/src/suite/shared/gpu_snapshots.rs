@@ -43,12 +43,18 @@ impl TestContext {
         let own = OwnProcesses::of_parent();
         let gpus = driver_gpus(self.fabric.as_ref().ok());
         let read = || Ok(self.nvml()?.gpu_status(&gpus, &|pid| own.has(pid)));
-        let snapshot = GpuSnapshot { quiet: false, gpus: read().map_err(str::to_owned) };
+        let snapshot = GpuSnapshot {
+            quiet: false,
+            gpus: read().map_err(str::to_owned),
+        };
         if !snapshot.is_busy() {
             return snapshot;
         }
         thread::sleep(UTILIZATION_PERIOD);
-        GpuSnapshot { quiet: false, gpus: read().map_err(str::to_owned) }
+        GpuSnapshot {
+            quiet: false,
+            gpus: read().map_err(str::to_owned),
+        }
     }
 
     /// The state of the GPUs after a test that used them; `None` if this process or the test did not use them.
@@ -56,10 +62,16 @@ impl TestContext {
     /// works for other programs.
     #[must_use]
     pub fn snapshot_after(&self, test: &Test, judgement: &Judgement) -> Option<GpuSnapshot> {
-        let before = self.gpus.before.get().filter(|_| test.group == Group::Gpu)?;
+        let before = self
+            .gpus
+            .before
+            .get()
+            .filter(|_| test.group == Group::Gpu)?;
         let snapshot = || GpuSnapshot {
             quiet: false,
-            gpus: self.status_now(before).map(|gpus| self.with_own_marked(gpus, before)),
+            gpus: self
+                .status_now(before)
+                .map(|gpus| self.with_own_marked(gpus, before)),
         };
         let now = snapshot();
         // If a GPU hangs, it may still be busy with our own work.
@@ -70,7 +82,10 @@ impl TestContext {
             return Some(GpuSnapshot { quiet: true, ..now });
         }
         thread::sleep(UTILIZATION_PERIOD);
-        Some(GpuSnapshot { quiet: true, ..snapshot() })
+        Some(GpuSnapshot {
+            quiet: true,
+            ..snapshot()
+        })
     }
 
     /// NVML's error if it hangs. A thread queries it once, before anything else here calls NVML or CUDA: if NVML
@@ -102,7 +117,12 @@ impl TestContext {
 
     fn with_own_marked(&self, mut gpus: Vec<GpuStatus>, before: &GpuSnapshot) -> Vec<GpuStatus> {
         if self.has_clique() {
-            claim_unknown_pids(&mut gpus, before.known(), own_processes::own_id(), &own_processes::is_visible);
+            claim_unknown_pids(
+                &mut gpus,
+                before.known(),
+                own_processes::own_id(),
+                &own_processes::is_visible,
+            );
         }
         gpus
     }
@@ -112,9 +132,14 @@ impl TestContext {
 ///
 /// # Errors
 /// NVML's error, or that it does not answer in time.
-pub(in crate::suite) fn query_status(limit: Duration, gpus: Vec<Bdf>) -> Result<Vec<GpuStatus>, String> {
+pub(in crate::suite) fn query_status(
+    limit: Duration,
+    gpus: Vec<Bdf>,
+) -> Result<Vec<GpuStatus>, String> {
     let own = OwnProcesses::of_parent();
-    query_nvml(limit, move |nvml| nvml.gpu_status(&gpus, &|pid| own.has(pid)))
+    query_nvml(limit, move |nvml| {
+        nvml.gpu_status(&gpus, &|pid| own.has(pid))
+    })
 }
 
 /// The prefix of every error that means that NVML hangs.
@@ -141,8 +166,15 @@ pub(super) fn query_nvml<T: Send + 'static>(
 /// The GPUs bound to NVIDIA's driver, by address.
 #[must_use]
 pub(in crate::suite) fn driver_gpus(fabric: Option<&Fabric>) -> Vec<Bdf> {
-    let Some(fabric) = fabric else { return Vec::new() };
-    let nvidia = |bdf: &Bdf| fabric.devices.iter().any(|d| d.bdf == *bdf && d.driver.as_deref() == Some("nvidia"));
+    let Some(fabric) = fabric else {
+        return Vec::new();
+    };
+    let nvidia = |bdf: &Bdf| {
+        fabric
+            .devices
+            .iter()
+            .any(|d| d.bdf == *bdf && d.driver.as_deref() == Some("nvidia"))
+    };
     let mut gpus: Vec<Bdf> = fabric.gpus.iter().copied().filter(nvidia).collect();
     gpus.sort();
     gpus
@@ -150,9 +182,17 @@ pub(in crate::suite) fn driver_gpus(fabric: Option<&Fabric>) -> Vec<Bdf> {
 
 /// In a container NVML may report process ids of the host. If this process uses a GPU and its own id is not in
 /// the list, new ids that no process has in this namespace are attributed to this process.
-fn claim_unknown_pids(gpus: &mut [GpuStatus], before: &[GpuStatus], own: u32, here: &dyn Fn(u32) -> bool) {
+fn claim_unknown_pids(
+    gpus: &mut [GpuStatus],
+    before: &[GpuStatus],
+    own: u32,
+    here: &dyn Fn(u32) -> bool,
+) {
     let was_there = |gpu: Bdf, pid: u32| {
-        let users = before.iter().filter(|b| b.gpu == gpu).flat_map(|b| b.users.as_deref().unwrap_or_default());
+        let users = before
+            .iter()
+            .filter(|b| b.gpu == gpu)
+            .flat_map(|b| b.users.as_deref().unwrap_or_default());
         users.into_iter().any(|p| p.pid == pid)
     };
     for GpuStatus { gpu, users, .. } in gpus {
@@ -171,11 +211,25 @@ mod tests {
     use super::*;
     use gpu::Presence;
 
-    const GPU: Bdf = Bdf { domain: 0, bus: 1, device: 0, function: 0 };
+    const GPU: Bdf = Bdf {
+        domain: 0,
+        bus: 1,
+        device: 0,
+        function: 0,
+    };
 
     fn status(pids: &[u32]) -> GpuStatus {
-        let process = |pid: &u32| Process { pid: *pid, name: String::new(), bytes: None, compute: true, ours: false };
-        GpuStatus { users: Ok(pids.iter().map(process).collect()), ..GpuStatus::unknown(GPU, Presence::Here) }
+        let process = |pid: &u32| Process {
+            pid: *pid,
+            name: String::new(),
+            bytes: None,
+            compute: true,
+            ours: false,
+        };
+        GpuStatus {
+            users: Ok(pids.iter().map(process).collect()),
+            ..GpuStatus::unknown(GPU, Presence::Here)
+        }
     }
 
     fn strangers(now: &[u32], before: &[u32]) -> Vec<u32> {

@@ -71,11 +71,19 @@ pub(in crate::suite) struct MemoryShare {
 
 impl<'g> HeldMemory<'g> {
     /// Allocates all free memory except `besides` bytes and what the driver needs to work.
-    pub(in crate::suite) fn take(gpu: &'g Gpu, memory: Memory, besides: u64) -> Result<Self, GpuError> {
+    pub(in crate::suite) fn take(
+        gpu: &'g Gpu,
+        memory: Memory,
+        besides: u64,
+    ) -> Result<Self, GpuError> {
         let (stream, tally, host) = (gpu.stream()?, Tally::new(gpu)?, Pinned::alloc(gpu, 4096)?);
         let (free, total) = gpu.memory()?;
         let mut left = free.saturating_sub(reserve(total).saturating_add(besides)) / PAGE * PAGE;
-        let mut most = if left > 16 * SPARE { left - SPARE } else { left };
+        let mut most = if left > 16 * SPARE {
+            left - SPARE
+        } else {
+            left
+        };
         let (mut chunks, mut first) = (Vec::new(), 0);
         while left.min(most) >= LEAST && chunks.len() < MOST {
             let bytes = left.min(most);
@@ -85,16 +93,33 @@ impl<'g> HeldMemory<'g> {
                     (left, first) = (left - bytes, first + bytes / PAGE);
                 }
                 // The free memory is fragmented.
-                Err(error) if free_memory::is_out_of_memory(&error) => most = bytes / 2 / PAGE * PAGE,
+                Err(error) if free_memory::is_out_of_memory(&error) => {
+                    most = bytes / 2 / PAGE * PAGE;
+                }
                 Err(error) => return Err(error),
             }
         }
-        Ok(Self { gpu, stream, tally, host, chunks, seed: Cell::new(0) })
+        Ok(Self {
+            gpu,
+            stream,
+            tally,
+            host,
+            chunks,
+            seed: Cell::new(0),
+        })
     }
 
     /// Does so on every GPU.
-    pub(in crate::suite) fn take_all(clique: &'g Clique, memory: Memory, besides: u64) -> Result<Vec<Self>, GpuError> {
-        clique.gpus.iter().map(|gpu| Self::take(gpu, memory, besides)).collect()
+    pub(in crate::suite) fn take_all(
+        clique: &'g Clique,
+        memory: Memory,
+        besides: u64,
+    ) -> Result<Vec<Self>, GpuError> {
+        clique
+            .gpus
+            .iter()
+            .map(|gpu| Self::take(gpu, memory, besides))
+            .collect()
     }
 
     /// Frees the last chunk, if there is more than one.
@@ -105,11 +130,18 @@ impl<'g> HeldMemory<'g> {
     }
 
     pub(in crate::suite) fn bytes(&self) -> u64 {
-        self.chunks.iter().map(|chunk| chunk.buffer.whole().bytes).sum()
+        self.chunks
+            .iter()
+            .map(|chunk| chunk.buffer.whole().bytes)
+            .sum()
     }
 
     pub(in crate::suite) fn share(&self) -> MemoryShare {
-        MemoryShare { gpu: self.gpu.id(), bytes: self.bytes(), total: self.gpu.memory_bytes }
+        MemoryShare {
+            gpu: self.gpu.id(),
+            bytes: self.bytes(),
+            total: self.gpu.memory_bytes,
+        }
     }
 
     pub(in crate::suite) fn chunks(&self) -> &[Chunk] {
@@ -123,25 +155,38 @@ impl<'g> HeldMemory<'g> {
     /// Queues kernels that fill all of it with a fresh pattern.
     pub(in crate::suite) fn fill(&self, nonces: &mut Nonces) -> Result<(), GpuError> {
         self.seed.set(nonces.next());
-        self.chunks.iter().try_for_each(|chunk| self.restore(*chunk.buffer.whole()))
+        self.chunks
+            .iter()
+            .try_for_each(|chunk| self.restore(*chunk.buffer.whole()))
     }
 
     /// Queues a kernel that fills a part of it with the present pattern again.
     pub(in crate::suite) fn restore(&self, part: Extent) -> Result<(), GpuError> {
         let within = |chunk: &Chunk| Some(chunk.word(chunk.offset(part.address)?));
-        let mut chunks = self.chunks.iter().filter_map(|chunk| Some((chunk, within(chunk)?)));
-        let Some((chunk, word)) = chunks.next() else { return Ok(()) };
+        let mut chunks = self
+            .chunks
+            .iter()
+            .filter_map(|chunk| Some((chunk, within(chunk)?)));
+        let Some((chunk, word)) = chunks.next() else {
+            return Ok(());
+        };
         self.stream.fill(chunk.span().at(part)?, self.seed(), word)
     }
 
     pub(in crate::suite) fn wait(&self) -> Result<(), GpuError> {
-        self.stream.finish(&format!("GPU {}: filling or checking its own memory", self.gpu.id()), OWN)
+        self.stream.finish(
+            &format!("GPU {}: filling or checking its own memory", self.gpu.id()),
+            OWN,
+        )
     }
 
     /// Words from word `place` of `span` on.
     pub(in crate::suite) fn words(&self, span: Span<'_>, place: u64) -> Result<Vec<u32>, GpuError> {
         let count = SAMPLE.min(span.words().saturating_sub(place));
-        self.stream.copy_out(self.host.span(0, count * 4)?, span.part(place * 4, count * 4)?)?;
+        self.stream.copy_out(
+            self.host.span(0, count * 4)?,
+            span.part(place * 4, count * 4)?,
+        )?;
         self.wait()?;
         Ok(self.host.words(0, count))
     }
@@ -151,7 +196,8 @@ impl MemoryShare {
     /// The finding that a GPU's memory is not tested because other processes use it.
     pub(in crate::suite) fn untested(&self) -> Option<Finding> {
         let gpu = self.gpu;
-        let message = || format!("GPU {gpu}: its memory is not tested: other processes use nearly all of it");
+        let message =
+            || format!("GPU {gpu}: its memory is not tested: other processes use nearly all of it");
         (self.bytes < MIN_TESTED).then(|| Code::GpuInUse.finding(Severity::Warn, gpu, message()))
     }
 }
@@ -163,7 +209,12 @@ impl Chunk {
 
     /// Its pages, each of `1 << shift` bytes.
     pub(in crate::suite) const fn pages(&self, shift: u32, nonce: u64) -> Pages<'_> {
-        Pages { span: self.buffer.whole(), first: self.first << (PAGE_SHIFT - shift), shift, nonce }
+        Pages {
+            span: self.buffer.whole(),
+            first: self.first << (PAGE_SHIFT - shift),
+            shift,
+            nonce,
+        }
     }
 
     /// The byte of the owner's pattern that belongs to this offset.
@@ -178,23 +229,38 @@ impl Chunk {
 
     fn offset(&self, address: u64) -> Option<u64> {
         let span = self.span();
-        address.checked_sub(span.address).filter(|offset| *offset < span.bytes)
+        address
+            .checked_sub(span.address)
+            .filter(|offset| *offset < span.bytes)
     }
 }
 
 /// Fills the held memory of every GPU with a fresh pattern.
-pub(in crate::suite) fn fill_all(memories: &[HeldMemory<'_>], nonces: &mut Nonces) -> Result<(), GpuError> {
-    memories.iter().try_for_each(|held_memory| held_memory.fill(nonces))?;
+pub(in crate::suite) fn fill_all(
+    memories: &[HeldMemory<'_>],
+    nonces: &mut Nonces,
+) -> Result<(), GpuError> {
+    memories
+        .iter()
+        .try_for_each(|held_memory| held_memory.fill(nonces))?;
     memories.iter().try_for_each(HeldMemory::wait)
 }
 
 /// Memory that does not hold its pattern: every GPU checks all of its own held memory.
-pub(in crate::suite) fn find_changes(memories: &[HeldMemory<'_>]) -> Result<Vec<ChangedMemory>, GpuError> {
+pub(in crate::suite) fn find_changes(
+    memories: &[HeldMemory<'_>],
+) -> Result<Vec<ChangedMemory>, GpuError> {
     let mut all = Vec::new();
-    let most = memories.iter().map(|held_memory| held_memory.chunks.len()).max().unwrap_or_default();
+    let most = memories
+        .iter()
+        .map(|held_memory| held_memory.chunks.len())
+        .max()
+        .unwrap_or_default();
     for n in 0..most {
-        let asked: Vec<_> =
-            memories.iter().filter_map(|held_memory| Some((held_memory, held_memory.chunks.get(n)?))).collect();
+        let asked: Vec<_> = memories
+            .iter()
+            .filter_map(|held_memory| Some((held_memory, held_memory.chunks.get(n)?)))
+            .collect();
         for (held_memory, chunk) in &asked {
             held_memory.stream.check(
                 chunk.span(),
@@ -211,7 +277,14 @@ pub(in crate::suite) fn find_changes(memories: &[HeldMemory<'_>]) -> Result<Vec<
             if !counts.all_right(span.words()) {
                 let found = held_memory.words(span, counts.first.unwrap_or_default())?;
                 let (gpu, first, seed) = (held_memory.gpu.id(), chunk.word(0), held_memory.seed());
-                all.push(ChangedMemory { gpu, place: *span, first, seed, counts, found });
+                all.push(ChangedMemory {
+                    gpu,
+                    place: *span,
+                    first,
+                    seed,
+                    counts,
+                    found,
+                });
             }
         }
     }
@@ -237,7 +310,11 @@ pub(in crate::suite) fn coverage(shares: &[MemoryShare]) -> String {
     let least = shares.iter().min_by(|a, b| part(a).total_cmp(&part(b)));
     least.map_or_else(String::new, |share| {
         // Never rounded up: 100 % would be false.
-        format!("{:.1} % of {:.1} GiB", (part(share) * 1000.0).floor() / 10.0, gib(share.total))
+        format!(
+            "{:.1} % of {:.1} GiB",
+            (part(share) * 1000.0).floor() / 10.0,
+            gib(share.total)
+        )
     })
 }
 
@@ -247,8 +324,15 @@ mod tests {
 
     #[test]
     fn the_smallest_share_is_reported_and_never_rounded_up() {
-        let share = |bytes, total| MemoryShare { gpu: 0.into(), bytes, total };
-        let coverage = coverage(&[share(24_564 << 20, 24_564 << 20), share((140 << 30) - 1, 140 << 30)]);
+        let share = |bytes, total| MemoryShare {
+            gpu: 0.into(),
+            bytes,
+            total,
+        };
+        let coverage = coverage(&[
+            share(24_564 << 20, 24_564 << 20),
+            share((140 << 30) - 1, 140 << 30),
+        ]);
         assert_eq!(coverage, "99.9 % of 140.0 GiB");
     }
 

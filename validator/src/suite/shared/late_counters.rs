@@ -36,6 +36,9 @@ mod tests {
             });
             (complete, read)
         };
-        assert_eq!((complete_at(1), complete_at(2), complete_at(3)), ((true, 1), (true, 2), (false, 2)));
+        assert_eq!(
+            (complete_at(1), complete_at(2), complete_at(3)),
+            ((true, 1), (true, 2), (false, 2))
+        );
     }
 }

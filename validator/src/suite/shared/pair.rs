@@ -12,7 +12,10 @@ use std::collections::BTreeSet;
 pub(in crate::suite) fn merge_pairs(found: Vec<(Pair, Finding)>) -> Vec<Finding> {
     let mut groups: Vec<(Vec<Pair>, Finding)> = Vec::new();
     for (pair, finding) in found {
-        match groups.iter_mut().find(|(_, first)| same_except_pair(first, &finding)) {
+        match groups
+            .iter_mut()
+            .find(|(_, first)| same_except_pair(first, &finding))
+        {
             Some((pairs, first)) => {
                 pairs.push(pair);
                 first.evidence.extend(finding.evidence);
@@ -20,7 +23,10 @@ pub(in crate::suite) fn merge_pairs(found: Vec<(Pair, Finding)>) -> Vec<Finding>
             None => groups.push((vec![pair], finding)),
         }
     }
-    groups.into_iter().map(|(pairs, finding)| name_pairs(pairs, finding)).collect()
+    groups
+        .into_iter()
+        .map(|(pairs, finding)| name_pairs(pairs, finding))
+        .collect()
 }
 
 fn same_except_pair(a: &Finding, b: &Finding) -> bool {
@@ -37,9 +43,17 @@ fn name_pairs(pairs: Vec<Pair>, mut finding: Finding) -> Finding {
 }
 
 /// A matrix of all GPUs; row: from, column: to.
-pub(in crate::suite) fn matrix(metric: Metric, gpus: usize, value: impl Fn(Pair) -> Option<f64>) -> Matrix {
+pub(in crate::suite) fn matrix(
+    metric: Metric,
+    gpus: usize,
+    value: impl Fn(Pair) -> Option<f64>,
+) -> Matrix {
     let labels: Vec<String> = (0..gpus).map(|n| n.to_string()).collect();
-    let row = |from| GpuId::all(gpus).map(|to| value(Pair { from, to })).collect();
+    let row = |from| {
+        GpuId::all(gpus)
+            .map(|to| value(Pair { from, to }))
+            .collect()
+    };
     Matrix {
         name: metric.name().to_owned(),
         unit: metric.unit().to_owned(),
@@ -56,20 +70,30 @@ mod tests {
 
     #[test]
     fn findings_that_differ_only_in_the_pair_become_one() {
-        let found = |text: &str| Code::P2pUnsupported.finding(Severity::Fail, Subject::Machine, text);
+        let found =
+            |text: &str| Code::P2pUnsupported.finding(Severity::Fail, Subject::Machine, text);
         let pairs = (1..7).map(|to| (Pair::of(0, to), found("no")));
         let mut all: Vec<_> = pairs.collect();
         all.push((Pair::of(1, 0), found("never")));
         let said = merge_pairs(all);
         assert_eq!(said.len(), 2);
-        assert_eq!(said[0].message, "6 pairs (GPU 0 -> 1, GPU 0 -> 2, GPU 0 -> 3, GPU 0 -> 4, ..): no");
+        assert_eq!(
+            said[0].message,
+            "6 pairs (GPU 0 -> 1, GPU 0 -> 2, GPU 0 -> 3, GPU 0 -> 4, ..): no"
+        );
         assert_eq!(said[0].subject.named_pairs().len(), 6);
-        assert_eq!((&said[1].subject, &*said[1].message), (&Pair::of(1, 0).into(), "GPU 1 -> 0: never"));
+        assert_eq!(
+            (&said[1].subject, &*said[1].message),
+            (&Pair::of(1, 0).into(), "GPU 1 -> 0: never")
+        );
     }
 
     #[test]
     fn a_matrix_has_a_row_and_a_column_for_each_gpu() {
         let matrix = matrix(Metric::ACCESS, 2, |p| (p.from != p.to).then_some(1.0));
-        assert_eq!(matrix.values, [vec![None, Some(1.0)], vec![Some(1.0), None]]);
+        assert_eq!(
+            matrix.values,
+            [vec![None, Some(1.0)], vec![Some(1.0), None]]
+        );
     }
 }

@@ -25,7 +25,11 @@ pub(in crate::suite) struct AccessGroup {
 ///
 /// # Errors
 /// The driver's error, if it refuses both.
-pub(in crate::suite) fn mapped_for_peers(gpus: &[&Gpu], owner: &Gpu, bytes: u64) -> Result<Buffer, GpuError> {
+pub(in crate::suite) fn mapped_for_peers(
+    gpus: &[&Gpu],
+    owner: &Gpu,
+    bytes: u64,
+) -> Result<Buffer, GpuError> {
     let mut peers = Vec::new();
     for peer in gpus.iter().filter(|gpu| gpu.id() != owner.id()) {
         if peer.can_access(owner)? {
@@ -68,7 +72,10 @@ pub(in crate::suite) fn with_peer_access(
         let mut too_many = false;
         for (n, group) in groups.iter().enumerate() {
             let access = enable(clique, group)?;
-            too_many = access.refused.iter().any(|(_, error)| error.code() == Some(TOO_MANY));
+            too_many = access
+                .refused
+                .iter()
+                .any(|(_, error)| error.code() == Some(TOO_MANY));
             if too_many && n == 0 && most > 1 {
                 break;
             }
@@ -89,7 +96,11 @@ pub(in crate::suite) fn with_peer_access(
 fn enable(clique: &Clique, pairs: &[Pair]) -> Result<AccessGroup, GpuError> {
     let mut access = AccessGroup::default();
     for pair in pairs {
-        let gpu = |n| clique.gpu(n).ok_or_else(|| GpuError::Nonsense(format!("there is no GPU {n}")));
+        let gpu = |n| {
+            clique
+                .gpu(n)
+                .ok_or_else(|| GpuError::Nonsense(format!("there is no GPU {n}")))
+        };
         match PeerAccess::one_way(gpu(pair.from)?, gpu(pair.to)?) {
             Ok(on) => {
                 access.guards.push(on);
@@ -139,7 +150,11 @@ fn peers(pairs: &[Pair]) -> usize {
 pub(in crate::suite) fn disjoint_rounds(pairs: &[Pair]) -> Vec<Vec<Pair>> {
     let mut rounds: Vec<Vec<Pair>> = Vec::new();
     for pair in pairs {
-        let meets = |other: &Pair| [other.from, other.to].iter().any(|n| [pair.from, pair.to].contains(n));
+        let meets = |other: &Pair| {
+            [other.from, other.to]
+                .iter()
+                .any(|n| [pair.from, pair.to].contains(n))
+        };
         match rounds.iter_mut().find(|round| !round.iter().any(meets)) {
             Some(round) => round.push(*pair),
             None => rounds.push(vec![*pair]),
@@ -154,7 +169,11 @@ mod tests {
     use crate::schedule::circle;
 
     fn all(gpus: usize) -> Vec<Pair> {
-        circle(gpus).into_iter().flatten().flat_map(|pair| [pair, pair.back()]).collect()
+        circle(gpus)
+            .into_iter()
+            .flatten()
+            .flat_map(|pair| [pair, pair.back()])
+            .collect()
     }
 
     #[test]
@@ -173,10 +192,15 @@ mod tests {
             let rounds = disjoint_rounds(&all(gpus));
             assert_eq!(rounds.concat().len(), gpus * (gpus - 1));
             assert!(rounds.iter().all(|round| {
-                let ends: std::collections::BTreeSet<_> = round.iter().flat_map(|p| [p.from, p.to]).collect();
+                let ends: std::collections::BTreeSet<_> =
+                    round.iter().flat_map(|p| [p.from, p.to]).collect();
                 ends.len() == 2 * round.len()
             }));
-            let least = if gpus % 2 == 0 { 2 * (gpus - 1) } else { 2 * gpus };
+            let least = if gpus % 2 == 0 {
+                2 * (gpus - 1)
+            } else {
+                2 * gpus
+            };
             assert!(rounds.len() <= least + 2, "{gpus}: {}", rounds.len());
         }
     }

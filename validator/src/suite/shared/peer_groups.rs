@@ -6,12 +6,19 @@ use machine::GpuId;
 
 /// Groups of GPUs within which each GPU reaches every other and none outside; `None` where there are no such
 /// groups.
-pub(in crate::suite) fn groups(gpus: usize, reaches: impl Fn(Pair) -> bool) -> Option<Vec<Vec<GpuId>>> {
+pub(in crate::suite) fn groups(
+    gpus: usize,
+    reaches: impl Fn(Pair) -> bool,
+) -> Option<Vec<Vec<GpuId>>> {
     let around = |from: GpuId| -> Vec<GpuId> {
-        GpuId::all(gpus).filter(|to| *to == from || reaches(Pair { from, to: *to })).collect()
+        GpuId::all(gpus)
+            .filter(|to| *to == from || reaches(Pair { from, to: *to }))
+            .collect()
     };
     let all: Vec<Vec<GpuId>> = GpuId::all(gpus).map(around).collect();
-    let agree = all.iter().all(|group| group.iter().all(|gpu| all.get(gpu.index()) == Some(group)));
+    let agree = all
+        .iter()
+        .all(|group| group.iter().all(|gpu| all.get(gpu.index()) == Some(group)));
     let mut groups = all;
     groups.sort();
     groups.dedup();
@@ -29,7 +36,9 @@ pub(in crate::suite) fn format_groups(groups: &[Vec<GpuId>]) -> String {
 
 /// Whether one of `groups` contains both GPUs.
 pub(in crate::suite) fn in_same_group(groups: &[Vec<GpuId>], pair: Pair) -> bool {
-    groups.iter().any(|group| group.contains(&pair.from) && group.contains(&pair.to))
+    groups
+        .iter()
+        .any(|group| group.contains(&pair.from) && group.contains(&pair.to))
 }
 
 #[cfg(test)]
@@ -38,7 +47,9 @@ mod tests {
 
     #[test]
     fn groups_are_found_where_access_is_symmetric_and_transitive() {
-        let found = |wanted: &[Vec<GpuId>]| groups(wanted.concat().len(), |pair| in_same_group(wanted, pair));
+        let found = |wanted: &[Vec<GpuId>]| {
+            groups(wanted.concat().len(), |pair| in_same_group(wanted, pair))
+        };
         for wanted in [
             vec![GpuId::list([0, 1]), GpuId::list([2, 3])],
             vec![GpuId::list([0, 2]), GpuId::list([1, 3])],
@@ -47,7 +58,10 @@ mod tests {
         ] {
             assert_eq!(found(&wanted), Some(wanted));
         }
-        assert_eq!(format_groups(&[GpuId::list([0, 1]), GpuId::list([2])]), "[0,1] [2]");
+        assert_eq!(
+            format_groups(&[GpuId::list([0, 1]), GpuId::list([2])]),
+            "[0,1] [2]"
+        );
     }
 
     #[test]

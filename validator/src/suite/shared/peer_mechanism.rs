@@ -26,18 +26,26 @@ pub(in crate::suite) fn mechanism(gpu: &Device, known: Option<&Information>) -> 
     let name = known.and_then(|information| information.name.as_deref());
     let geforce = board_kind::geforce(chip::number(&gpu.device), name);
     let consumer = geforce.unwrap_or_else(|| gpu.class.starts_with("0x0300"));
-    if consumer && id(gpu) >= FIRST_WITH_BAR1 { PeerMechanism::Bar1 } else { PeerMechanism::Native }
+    if consumer && id(gpu) >= FIRST_WITH_BAR1 {
+        PeerMechanism::Bar1
+    } else {
+        PeerMechanism::Native
+    }
 }
 
 /// Whether this is one of AD102 to AD107, the only GPUs for which firstlight's own patches change the driver.
 pub(in crate::suite) fn is_ada(gpu: &Device) -> bool {
-    chip::number(&gpu.device).and_then(chip::of).is_some_and(|chip| chip.family == Family::Ada)
+    chip::number(&gpu.device)
+        .and_then(chip::of)
+        .is_some_and(|chip| chip.family == Family::Ada)
 }
 
 /// Whether this is a GeForce RTX 30, by its device id.
 pub(in crate::suite) fn is_geforce_ampere(gpu: &Device) -> bool {
     let device = chip::number(&gpu.device);
-    let ampere = device.and_then(chip::of).is_some_and(|chip| chip.family == Family::Ampere);
+    let ampere = device
+        .and_then(chip::of)
+        .is_some_and(|chip| chip.family == Family::Ampere);
     ampere && board_kind::geforce(device, None) == Some(true)
 }
 
@@ -51,12 +59,19 @@ pub(in crate::suite) fn mechanisms<'a>(
     fabric: &'a Fabric,
     known: &BTreeMap<String, Information>,
 ) -> Vec<(&'a Device, PeerMechanism)> {
-    let gpus = fabric.devices.iter().filter(|d| fabric.gpus.contains(&d.bdf));
-    gpus.map(|d| (d, mechanism(d, known.get(&d.bdf.to_string())))).collect()
+    let gpus = fabric
+        .devices
+        .iter()
+        .filter(|d| fabric.gpus.contains(&d.bdf));
+    gpus.map(|d| (d, mechanism(d, known.get(&d.bdf.to_string()))))
+        .collect()
 }
 
 /// The GPUs that are reached through BAR1.
-pub(in crate::suite) fn through_bar1<'a>(fabric: &'a Fabric, known: &BTreeMap<String, Information>) -> Vec<&'a Device> {
+pub(in crate::suite) fn through_bar1<'a>(
+    fabric: &'a Fabric,
+    known: &BTreeMap<String, Information>,
+) -> Vec<&'a Device> {
     mechanisms(fabric, known)
         .into_iter()
         .filter(|(_, mechanism)| *mechanism == PeerMechanism::Bar1)
@@ -74,24 +89,48 @@ mod tests {
         let gpu = fabric.gpus[0];
         let gpu = fixture::device(&mut fabric, gpu);
         (gpu.device, gpu.class) = (device.into(), class.into());
-        let known = Information { name: name.map(str::to_owned), ..Information::default() };
+        let known = Information {
+            name: name.map(str::to_owned),
+            ..Information::default()
+        };
         mechanism(gpu, Some(&known))
     }
 
     #[test]
     fn geforce_from_ampere_on_goes_through_bar1_and_other_boards_do_not() {
-        assert_eq!(of("0x2684", "0x030000", Some("NVIDIA GeForce RTX 4090")), PeerMechanism::Bar1);
-        assert_eq!(of("0x2b85", "0x030000", Some("NVIDIA GeForce RTX 5090")), PeerMechanism::Bar1);
-        assert_eq!(of("0x1e04", "0x030000", Some("NVIDIA GeForce RTX 2080 Ti")), PeerMechanism::Native);
-        assert_eq!(of("0x26b1", "0x030000", Some("NVIDIA RTX 6000 Ada Generation")), PeerMechanism::Native);
-        assert_eq!(of("0x2335", "0x030200", Some("NVIDIA H200")), PeerMechanism::Native);
+        assert_eq!(
+            of("0x2684", "0x030000", Some("NVIDIA GeForce RTX 4090")),
+            PeerMechanism::Bar1
+        );
+        assert_eq!(
+            of("0x2b85", "0x030000", Some("NVIDIA GeForce RTX 5090")),
+            PeerMechanism::Bar1
+        );
+        assert_eq!(
+            of("0x1e04", "0x030000", Some("NVIDIA GeForce RTX 2080 Ti")),
+            PeerMechanism::Native
+        );
+        assert_eq!(
+            of("0x26b1", "0x030000", Some("NVIDIA RTX 6000 Ada Generation")),
+            PeerMechanism::Native
+        );
+        assert_eq!(
+            of("0x2335", "0x030200", Some("NVIDIA H200")),
+            PeerMechanism::Native
+        );
     }
 
     #[test]
     fn only_ada_is_ada() {
         let mut fabric = fixture::machine(1);
         let gpu = fabric.gpus[0];
-        for (device, ada) in [("0x2684", true), ("0x28ff", true), ("0x2204", false), ("0x2900", false), ("x", false)] {
+        for (device, ada) in [
+            ("0x2684", true),
+            ("0x28ff", true),
+            ("0x2204", false),
+            ("0x2900", false),
+            ("x", false),
+        ] {
             let gpu = fixture::device(&mut fabric, gpu);
             gpu.device = device.into();
             assert_eq!(is_ada(gpu), ada, "{device}");
@@ -102,8 +141,18 @@ mod tests {
     fn only_geforce_boards_of_ampere_are_rtx_30() {
         let mut fabric = fixture::machine(1);
         let gpu = fabric.gpus[0];
-        let boards = [("0x2204", true), ("0x2503", true), ("0x2230", false), ("0x2237", false), ("0x20b2", false)];
-        for (device, is) in boards.into_iter().chain([("0x2684", false), ("0x22ff", false), ("x", false)]) {
+        let boards = [
+            ("0x2204", true),
+            ("0x2503", true),
+            ("0x2230", false),
+            ("0x2237", false),
+            ("0x20b2", false),
+        ];
+        for (device, is) in
+            boards
+                .into_iter()
+                .chain([("0x2684", false), ("0x22ff", false), ("x", false)])
+        {
             let gpu = fixture::device(&mut fabric, gpu);
             gpu.device = device.into();
             assert_eq!(is_geforce_ampere(gpu), is, "{device}");
@@ -114,7 +163,11 @@ mod tests {
     fn a_gpu_without_a_name_is_judged_by_its_id_and_an_unknown_one_by_its_display_outputs() {
         assert_eq!(of("0x2684", "0x030000", None), PeerMechanism::Bar1);
         assert_eq!(of("0x2335", "0x030200", None), PeerMechanism::Native);
-        assert_eq!(of("0x2230", "0x030000", None), PeerMechanism::Native, "RTX A6000");
+        assert_eq!(
+            of("0x2230", "0x030000", None),
+            PeerMechanism::Native,
+            "RTX A6000"
+        );
         assert_eq!(of("0x2fff", "0x030000", None), PeerMechanism::Bar1);
         assert_eq!(of("0x2fff", "0x030200", None), PeerMechanism::Native);
     }

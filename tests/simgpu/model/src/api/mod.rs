@@ -52,7 +52,11 @@ impl Simulation {
         if (0..self.scenario().machine.gpus).any(|gpu| events::is_lost(self.scenario(), gpu)) {
             return Err(Status::UNKNOWN);
         }
-        if self.visible.is_empty() { Err(Status::NO_DEVICE) } else { Ok(()) }
+        if self.visible.is_empty() {
+            Err(Status::NO_DEVICE)
+        } else {
+            Ok(())
+        }
     }
 
     /// How many GPUs the driver shows.
@@ -63,7 +67,9 @@ impl Simulation {
 
     /// The GPU with this ordinal.
     pub fn gpu(&self, ordinal: i32) -> Result<usize> {
-        let place = usize::try_from(ordinal).ok().and_then(|n| self.visible.get(n));
+        let place = usize::try_from(ordinal)
+            .ok()
+            .and_then(|n| self.visible.get(n));
         place.copied().ok_or(Status::INVALID_DEVICE)
     }
 
@@ -76,7 +82,11 @@ impl Simulation {
 
     /// cuDevicePrimaryCtxRelease: the last release destroys everything in the context.
     pub fn release(&mut self, gpu: usize) -> Result<()> {
-        let count = self.retain_counts.get_mut(gpu).filter(|n| **n > 0).ok_or(Status::INVALID_CONTEXT)?;
+        let count = self
+            .retain_counts
+            .get_mut(gpu)
+            .filter(|n| **n > 0)
+            .ok_or(Status::INVALID_CONTEXT)?;
         *count -= 1;
         if *count == 0 {
             self.engine.run();
@@ -96,13 +106,19 @@ impl Simulation {
     /// A GPU's stream 0.
     pub fn default_stream(&mut self, gpu: usize) -> StreamId {
         let engine = &mut self.engine;
-        *self.default_streams.entry(gpu).or_insert_with(|| engine.add_stream(gpu))
+        *self
+            .default_streams
+            .entry(gpu)
+            .or_insert_with(|| engine.add_stream(gpu))
     }
 
     /// Free and total bytes of a GPU's memory.
     #[must_use]
     pub fn memory(&self, gpu: usize) -> (u64, u64) {
-        (self.engine.memory.free(gpu), self.scenario().machine.usable())
+        (
+            self.engine.memory.free(gpu),
+            self.scenario().machine.usable(),
+        )
     }
 }
 
@@ -110,14 +126,23 @@ impl Scenario {
     /// The GPUs that CUDA can compute on, in order.
     #[must_use]
     fn computing(&self) -> Vec<usize> {
-        self.visible().into_iter().filter(|gpu| !self.machine.mig.contains(gpu)).collect()
+        self.visible()
+            .into_iter()
+            .filter(|gpu| !self.machine.mig.contains(gpu))
+            .collect()
     }
 
     /// The GPUs that the driver knows, in order.
     #[must_use]
     pub fn visible(&self) -> Vec<usize> {
-        let missing = |gpu| self.fault.iter().any(|f| f.kind == Kind::Missing && f.gpu == Some(gpu));
-        (0..self.machine.gpus).filter(|gpu| !missing(*gpu)).collect()
+        let missing = |gpu| {
+            self.fault
+                .iter()
+                .any(|f| f.kind == Kind::Missing && f.gpu == Some(gpu))
+        };
+        (0..self.machine.gpus)
+            .filter(|gpu| !missing(*gpu))
+            .collect()
     }
 
     /// The GPUs that CUDA shows to this process, in order: all that it can compute on, or those whose numbers
@@ -125,7 +150,9 @@ impl Scenario {
     #[must_use]
     pub fn shown(&self) -> Vec<usize> {
         let all = self.computing();
-        let Ok(named) = std::env::var("CUDA_VISIBLE_DEVICES") else { return all };
+        let Ok(named) = std::env::var("CUDA_VISIBLE_DEVICES") else {
+            return all;
+        };
         // As in CUDA, the first invalid entry ends the list.
         let place = |name: &str| all.get(name.trim().parse::<usize>().ok()?).copied();
         named.split(',').map_while(place).collect()
@@ -148,7 +175,11 @@ const PTX: &[u8] = b".version";
 /// Size of an image in bytes: from its ELF header, or up to the zero byte after its text. `byte` returns the byte at an
 /// offset.
 pub fn image_length(byte: impl Fn(usize) -> u8) -> usize {
-    let number = |at: usize, n: usize| (0..n).rev().fold(0, |all: u64, i| all << 8 | u64::from(byte(at + i)));
+    let number = |at: usize, n: usize| {
+        (0..n)
+            .rev()
+            .fold(0, |all: u64, i| all << 8 | u64::from(byte(at + i)))
+    };
     if (0..ELF.len()).any(|i| Some(&byte(i)) != ELF.get(i)) {
         return (0..).find(|i| byte(*i) == 0).unwrap_or_default();
     }
@@ -165,35 +196,57 @@ impl Simulation {
         if !image.starts_with(ELF) && !text {
             return Err(Status::INVALID_IMAGE);
         }
-        let kernels = (0..kernel::ALL.len()).filter(|k| contains_name(image, *k)).collect();
+        let kernels = (0..kernel::ALL.len())
+            .filter(|k| contains_name(image, *k))
+            .collect();
         self.next_module += 1;
-        self.modules.insert(self.next_module, Module { gpu, kernels });
+        self.modules
+            .insert(self.next_module, Module { gpu, kernels });
         Ok(self.next_module)
     }
 
     /// cuModuleUnload.
     pub fn unload(&mut self, module: u64) -> Result<()> {
-        self.modules.remove(&module).map(|_| ()).ok_or(Status::INVALID_HANDLE)
+        self.modules
+            .remove(&module)
+            .map(|_| ())
+            .ok_or(Status::INVALID_HANDLE)
     }
 
     /// cuModuleGetFunction: the kernel's index in [`kernel::ALL`].
     pub fn function(&self, module: u64, name: &str) -> Result<usize> {
         let module = self.modules.get(&module).ok_or(Status::INVALID_HANDLE)?;
         let place = kernel::find(name).ok_or(Status::NOT_FOUND)?;
-        if module.kernels.contains(&place) { Ok(place) } else { Err(Status::NOT_FOUND) }
+        if module.kernels.contains(&place) {
+            Ok(place)
+        } else {
+            Err(Status::NOT_FOUND)
+        }
     }
 
     /// The GPU that a module was loaded on.
     pub fn module_gpu(&self, module: u64) -> Result<usize> {
-        self.modules.get(&module).map(|m| m.gpu).ok_or(Status::INVALID_HANDLE)
+        self.modules
+            .get(&module)
+            .map(|m| m.gpu)
+            .ok_or(Status::INVALID_HANDLE)
     }
 }
 
 /// Whether an image contains a kernel's name, and not only as a prefix of a longer name.
 fn contains_name(image: &[u8], kernel: usize) -> bool {
-    let Some((name, _)) = kernel::ALL.get(kernel) else { return false };
-    let places = image.windows(name.len()).enumerate().filter(|(_, w)| *w == name.as_bytes());
-    let after = |at: usize| image.get(at + name.len()).is_some_and(|b| b.is_ascii_alphanumeric() || *b == b'_');
+    let Some((name, _)) = kernel::ALL.get(kernel) else {
+        return false;
+    };
+    let places = image
+        .windows(name.len())
+        .enumerate()
+        .filter(|(_, w)| *w == name.as_bytes());
+    let after = |at: usize| {
+        image
+            .get(at + name.len())
+            .is_some_and(|b| b.is_ascii_alphanumeric() || *b == b'_')
+    };
     places.map(|(at, _)| at).any(|at| !after(at))
 }
 
@@ -217,11 +270,17 @@ mod tests {
     fn only_kernels_that_the_image_names_are_found() {
         let mut simulation = simulation("");
         assert_eq!(simulation.load(0, b"nothing"), Err(Status::INVALID_IMAGE));
-        let module = simulation.load(0, b"\x7fELF fl_fill\0fl_chase_init\0fl_other\0").unwrap();
+        let module = simulation
+            .load(0, b"\x7fELF fl_fill\0fl_chase_init\0fl_other\0")
+            .unwrap();
         assert!(simulation.function(module, "fl_fill").is_ok());
         assert!(simulation.function(module, "fl_chase_init").is_ok());
         for name in ["fl_chase", "fl_check", "fl_other"] {
-            assert_eq!(simulation.function(module, name), Err(Status::NOT_FOUND), "{name}");
+            assert_eq!(
+                simulation.function(module, name),
+                Err(Status::NOT_FOUND),
+                "{name}"
+            );
         }
     }
 
@@ -234,11 +293,17 @@ mod tests {
         simulation.engine.scenario.machine.max_peers = 2;
         assert_eq!(simulation.enable_peer(0, 0), Err(Status::INVALID_CONTEXT));
         assert_eq!(simulation.enable_peer(0, 1), Ok(()));
-        assert_eq!(simulation.enable_peer(0, 1), Err(Status::PEER_ACCESS_ALREADY_ENABLED));
+        assert_eq!(
+            simulation.enable_peer(0, 1),
+            Err(Status::PEER_ACCESS_ALREADY_ENABLED)
+        );
         assert_eq!(simulation.enable_peer(0, 2), Ok(()));
         assert_eq!(simulation.enable_peer(0, 3), Err(Status::TOO_MANY_PEERS));
         assert_eq!(simulation.disable_peer(0, 2), Ok(()));
-        assert_eq!(simulation.disable_peer(0, 2), Err(Status::PEER_ACCESS_NOT_ENABLED));
+        assert_eq!(
+            simulation.disable_peer(0, 2),
+            Err(Status::PEER_ACCESS_NOT_ENABLED)
+        );
     }
 
     #[test]
@@ -250,7 +315,13 @@ mod tests {
         }
         let scenario = simulation.scenario();
         assert!(scenario.can_access(1, 0));
-        assert_eq!((scenario.nvml_status(1, 0, false), scenario.nvml_status(0, 1, false)), (1, 0));
+        assert_eq!(
+            (
+                scenario.nvml_status(1, 0, false),
+                scenario.nvml_status(0, 1, false)
+            ),
+            (1, 0)
+        );
         assert_eq!(simulation.p2p_attribute(2, 1, 0), Ok(1));
         assert_eq!(simulation.enable_peer(2, 3), Err(Status::MAP_FAILED));
         assert_eq!(simulation.enable_peer(3, 2), Ok(()));

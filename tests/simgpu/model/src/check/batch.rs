@@ -25,7 +25,10 @@ impl TableCopy {
     #[must_use]
     pub fn checked_range(&self, guard: u64) -> (u64, u64) {
         let begin = (self.to - guard) / WORD * WORD;
-        (begin, (self.to + self.bytes + guard).next_multiple_of(WORD) - begin)
+        (
+            begin,
+            (self.to + self.bytes + guard).next_multiple_of(WORD) - begin,
+        )
     }
 
     /// The correct contents of those words.
@@ -36,7 +39,10 @@ impl TableCopy {
         vec![
             (before, Some(pattern_from(sentinel, self.place - before))),
             (self.bytes, Some(pattern_from(seed, self.first))),
-            (all - before - self.bytes, Some(pattern_from(sentinel, self.place + self.bytes))),
+            (
+                all - before - self.bytes,
+                Some(pattern_from(sentinel, self.place + self.bytes)),
+            ),
         ]
     }
 }
@@ -45,7 +51,14 @@ impl TableCopy {
 #[must_use]
 pub fn pattern_from(seed: u64, byte: u64) -> Content {
     let first = u8::try_from(byte % WORD).unwrap_or_default();
-    Content::Pattern(Pattern { seed, first: byte / WORD, flip: 0 }, first)
+    Content::Pattern(
+        Pattern {
+            seed,
+            first: byte / WORD,
+            flip: 0,
+        },
+        first,
+    )
 }
 
 /// Differing stretches that are longer than this are counted as a whole, not word by word.
@@ -61,18 +74,32 @@ pub fn count(found: &[Piece], expected: &[Piece], before: &[Piece]) -> Counts {
         let (from, to) = ((from / WORD * WORD).max(at), to.next_multiple_of(WORD));
         if to - from > MAX_EXPANDED {
             let [f, b] = [found, before].map(|p| cut(&after(p, from), to - from));
-            let zeros = f.iter().all(|(_, c)| matches!(c, None | Some(Content::Byte(0))));
-            let ones = f.iter().all(|(_, c)| matches!(c, Some(Content::Byte(0xff))));
+            let zeros = f
+                .iter()
+                .all(|(_, c)| matches!(c, None | Some(Content::Byte(0))));
+            let ones = f
+                .iter()
+                .all(|(_, c)| matches!(c, Some(Content::Byte(0xff))));
             counts.bad += (to - from) / WORD;
             counts.zeros += if zeros { (to - from) / WORD } else { 0 };
             counts.ones += if ones { (to - from) / WORD } else { 0 };
-            counts.sentinels += if differing(&f, &b).is_empty() { (to - from) / WORD } else { 0 };
-            (counts.first, counts.last) = (counts.first.min(from / WORD), counts.last.max(to / WORD - 1));
+            counts.sentinels += if differing(&f, &b).is_empty() {
+                (to - from) / WORD
+            } else {
+                0
+            };
+            (counts.first, counts.last) = (
+                counts.first.min(from / WORD),
+                counts.last.max(to / WORD - 1),
+            );
         } else {
             let real = [found, expected, before].map(|p| bytes(&cut(&after(p, from), to - from)));
             let [f, e, b] = real.each_ref().map(|bytes| bytes.as_chunks::<4>().0);
             let words = (from / WORD..).zip(f.iter().zip(e).zip(b));
-            for (k, (f, b)) in words.filter(|(_, ((f, e), _))| f != e).map(|(k, ((f, _), b))| (k, (f, b))) {
+            for (k, (f, b)) in words
+                .filter(|(_, ((f, e), _))| f != e)
+                .map(|(k, ((f, _), b))| (k, (f, b)))
+            {
                 counts.bad += 1;
                 counts.zeros += u64::from(*f == [0; 4]);
                 counts.ones += u64::from(*f == [0xff; 4]);
@@ -90,13 +117,19 @@ pub fn count(found: &[Piece], expected: &[Piece], before: &[Piece]) -> Counts {
 pub fn differing(a: &[Piece], b: &[Piece]) -> Vec<(u64, u64)> {
     let mut found: Vec<(u64, u64)> = Vec::new();
     let long = |p: &&Piece| p.0 > 0;
-    let (mut a, mut b) = (a.iter().filter(long).cloned(), b.iter().filter(long).cloned());
+    let (mut a, mut b) = (
+        a.iter().filter(long).cloned(),
+        b.iter().filter(long).cloned(),
+    );
     let (mut x, mut y) = (None, None);
     let mut at = 0;
     loop {
-        let next =
-            |open: &mut Option<Piece>, rest: &mut dyn Iterator<Item = Piece>| open.take().or_else(|| rest.next());
-        let (Some((n, c)), Some((m, d))) = (next(&mut x, &mut a), next(&mut y, &mut b)) else { return found };
+        let next = |open: &mut Option<Piece>, rest: &mut dyn Iterator<Item = Piece>| {
+            open.take().or_else(|| rest.next())
+        };
+        let (Some((n, c)), Some((m, d))) = (next(&mut x, &mut a), next(&mut y, &mut b)) else {
+            return found;
+        };
         let both = n.min(m);
         let [c, d] = [c, d].map(|c| c.unwrap_or(Content::ZEROS));
         if !same(&c, &d) {
@@ -123,7 +156,13 @@ fn same(a: &Content, b: &Content) -> bool {
 mod tests {
     use super::*;
 
-    const COPY: TableCopy = TableCopy { to: 0x1003, from: 0x5001, bytes: 4001, first: 77, place: 4003 };
+    const COPY: TableCopy = TableCopy {
+        to: 0x1003,
+        from: 0x5001,
+        bytes: 4001,
+        first: 77,
+        place: 4003,
+    };
 
     fn count_found(found: &[Piece]) -> Counts {
         let expected = COPY.expected(64, 1, 2);
@@ -135,11 +174,17 @@ mod tests {
     #[test]
     fn expected_contents_count_as_correct_symbolic_or_as_bytes() {
         let expected = COPY.expected(64, 1, 2);
-        assert_eq!(expected.iter().map(|(n, _)| n).sum::<u64>(), COPY.checked_range(64).1);
+        assert_eq!(
+            expected.iter().map(|(n, _)| n).sum::<u64>(),
+            COPY.checked_range(64).1
+        );
         assert_eq!(count_found(&expected), Counts::NONE);
         let real = bytes(&expected);
         let n = real.len() as u64;
-        assert_eq!(count_found(&[(n, Some(Content::bytes(real)))]), Counts::NONE);
+        assert_eq!(
+            count_found(&[(n, Some(Content::bytes(real)))]),
+            Counts::NONE
+        );
     }
 
     #[test]

@@ -35,7 +35,14 @@ pub struct Counts {
 
 impl Counts {
     /// No bad word.
-    pub const NONE: Self = Self { bad: 0, zeros: 0, ones: 0, sentinels: 0, first: u64::MAX, last: 0 };
+    pub const NONE: Self = Self {
+        bad: 0,
+        zeros: 0,
+        ones: 0,
+        sentinels: 0,
+        first: u64::MAX,
+        last: 0,
+    };
 
     fn add(&mut self, at: u64, word: u32, wanted: &CheckPatterns) {
         if word != wanted.expected.at(at) {
@@ -94,9 +101,19 @@ pub fn count(pieces: &[Piece], wanted: &CheckPatterns) -> Counts {
 fn count_run(content: &Content, words: u64, at: u64, wanted: &CheckPatterns, counts: &mut Counts) {
     let (mut content, mut left, mut at) = (content.clone(), words, at);
     while left > 0 {
-        let now = CheckPatterns { expected: wanted.expected.from(at), sentinel: wanted.sentinel.from(at) };
-        let own = if let Content::Pattern(p, _) = &content { p.until_carry() } else { u64::MAX };
-        let n = left.min(own).min(now.expected.until_carry()).min(now.sentinel.until_carry());
+        let now = CheckPatterns {
+            expected: wanted.expected.from(at),
+            sentinel: wanted.sentinel.from(at),
+        };
+        let own = if let Content::Pattern(p, _) = &content {
+            p.until_carry()
+        } else {
+            u64::MAX
+        };
+        let n = left
+            .min(own)
+            .min(now.expected.until_carry())
+            .min(now.sentinel.until_carry());
         match count_symbolically(&content, n, &now) {
             Some(found) => counts.plus(at, found),
             None => count_generated(&content, n, at, wanted, counts),
@@ -112,12 +129,23 @@ fn count_symbolically(content: &Content, n: u64, wanted: &CheckPatterns) -> Opti
     let (right, zero, ones, sentinel) = match content {
         Content::Pattern(p, 0) => {
             let [zero, ones] = [0, u32::MAX].map(|word| p.equal_to(word, n));
-            (p.equal(wanted.expected, n), zero, ones, p.equal(wanted.sentinel, n))
+            (
+                p.equal(wanted.expected, n),
+                zero,
+                ones,
+                p.equal(wanted.sentinel, n),
+            )
         }
         Content::Byte(b) => {
             let value = u32::from_le_bytes([*b; 4]);
-            let [zero, ones] = [0, 0xff].map(|byte| if *b == byte { EqualWords::All } else { none() });
-            (wanted.expected.equal_to(value, n), zero, ones, wanted.sentinel.equal_to(value, n))
+            let [zero, ones] =
+                [0, 0xff].map(|byte| if *b == byte { EqualWords::All } else { none() });
+            (
+                wanted.expected.equal_to(value, n),
+                zero,
+                ones,
+                wanted.sentinel.equal_to(value, n),
+            )
         }
         _ => return None,
     };
@@ -137,13 +165,26 @@ fn count_symbolically(content: &Content, n: u64, wanted: &CheckPatterns) -> Opti
     }
     let first = (0..n).find(|k| !right.contains(k))?;
     let last = (0..n).rev().find(|k| !right.contains(k))?;
-    Some(Counts { bad, zeros: also(zero)?, ones: also(ones)?, sentinels: also(sentinel)?, first, last })
+    Some(Counts {
+        bad,
+        zeros: also(zero)?,
+        ones: also(ones)?,
+        sentinels: also(sentinel)?,
+        first,
+        last,
+    })
 }
 
 /// Words generated at a time.
 const CHUNK: u64 = 4096;
 
-fn count_generated(content: &Content, words: u64, at: u64, wanted: &CheckPatterns, counts: &mut Counts) {
+fn count_generated(
+    content: &Content,
+    words: u64,
+    at: u64,
+    wanted: &CheckPatterns,
+    counts: &mut Counts,
+) {
     let mut done = 0;
     while done < words {
         let n = CHUNK.min(words - done);
@@ -167,8 +208,16 @@ mod tests {
     use super::*;
 
     const WANTED: CheckPatterns = CheckPatterns {
-        expected: Pattern { seed: 0xfeed_0000_0001, first: 64, flip: 0 },
-        sentinel: Pattern { seed: 0xbead_0000_0002, first: 64, flip: 0 },
+        expected: Pattern {
+            seed: 0xfeed_0000_0001,
+            first: 64,
+            flip: 0,
+        },
+        sentinel: Pattern {
+            seed: 0xbead_0000_0002,
+            first: 64,
+            flip: 0,
+        },
     };
 
     fn word_by_word(pieces: &[Piece]) -> Counts {
@@ -187,7 +236,11 @@ mod tests {
             vec![(400, right(0)), (400, None), (400, right(200))],
             vec![(400, right(1)), (400, Some(Content::Byte(7)))],
             vec![(400, right(0)), (400, Some(Content::Byte(0xff)))],
-            vec![(4, old(0)), (4, right(1)), (8, Some(Content::bytes(vec![1, 2, 3, 4, 0, 0, 0, 0])))],
+            vec![
+                (4, old(0)),
+                (4, right(1)),
+                (8, Some(Content::bytes(vec![1, 2, 3, 4, 0, 0, 0, 0]))),
+            ],
             // A flip inside a word, and a piece that begins in the middle of one.
             vec![(3, right(0)), (1, Some(Content::Byte(1))), (4, right(1))],
             vec![(401, right(0)), (399, right(100).map(|c| c.skip(1)))],
@@ -201,24 +254,50 @@ mod tests {
     #[test]
     fn twenty_gigabytes_are_counted_symbolically() {
         let words = 20 << 28;
-        let pieces = [(words * WORD, Some(Content::pattern(WANTED.sentinel.seed, 64)))];
+        let pieces = [(
+            words * WORD,
+            Some(Content::pattern(WANTED.sentinel.seed, 64)),
+        )];
         let counts = count(&pieces, &WANTED);
         assert_eq!((counts.first, counts.last), (0, words - 1));
         assert!(counts.bad + 8 > words, "{counts:?}");
         assert_eq!(counts.bad, counts.sentinels);
-        let pieces = [(words * WORD, Some(Content::pattern(WANTED.expected.seed, 64)))];
+        let pieces = [(
+            words * WORD,
+            Some(Content::pattern(WANTED.expected.seed, 64)),
+        )];
         assert_eq!(count(&pieces, &WANTED), Counts::NONE);
     }
 
     #[test]
     fn an_expected_zero_is_not_counted() {
-        let seed =
-            (0..).find(|s| Pattern { seed: *s, first: 0, flip: 0 }.equal_to(0, 1) != EqualWords::At(vec![])).unwrap();
+        let seed = (0..)
+            .find(|s| {
+                Pattern {
+                    seed: *s,
+                    first: 0,
+                    flip: 0,
+                }
+                .equal_to(0, 1)
+                    != EqualWords::At(vec![])
+            })
+            .unwrap();
         let wanted = CheckPatterns {
-            expected: Pattern { seed, first: 0, flip: 0 },
-            sentinel: Pattern { seed: 99, first: 0, flip: 0 },
+            expected: Pattern {
+                seed,
+                first: 0,
+                flip: 0,
+            },
+            sentinel: Pattern {
+                seed: 99,
+                first: 0,
+                flip: 0,
+            },
         };
         let counts = count(&[(16, None)], &wanted);
-        assert_eq!((counts.bad, counts.zeros, counts.first, counts.last), (3, 3, 1, 3));
+        assert_eq!(
+            (counts.bad, counts.zeros, counts.first, counts.last),
+            (3, 3, 1, 3)
+        );
     }
 }

@@ -30,7 +30,13 @@ pub struct ValueCounts {
 
 impl ValueCounts {
     /// No wrong element.
-    pub const NONE: Self = Self { wrong: 0, zeros: 0, ones: 0, first: u64::MAX, last: 0 };
+    pub const NONE: Self = Self {
+        wrong: 0,
+        zeros: 0,
+        ones: 0,
+        first: u64::MAX,
+        last: 0,
+    };
 
     /// Adds the findings of a run whose first element has index `base`.
     fn take(&mut self, run: Self, base: u64) {
@@ -57,8 +63,17 @@ impl ValueCounts {
 /// Counts over the runs of all calls: each call has `parts` consecutive runs of `elements` elements. Positions are element
 /// indices over all runs. `pieces` begin with the first run's first element.
 #[must_use]
-pub fn runs(pieces: Vec<Piece>, expected: &Values, elements: u64, parts: u64, calls: Calls) -> ValueCounts {
-    let mut rest = PieceReader { pieces: pieces.into_iter(), partial: None };
+pub fn runs(
+    pieces: Vec<Piece>,
+    expected: &Values,
+    elements: u64,
+    parts: u64,
+    calls: Calls,
+) -> ValueCounts {
+    let mut rest = PieceReader {
+        pieces: pieces.into_iter(),
+        partial: None,
+    };
     let (size, mut found) = (expected.size(), ValueCounts::NONE);
     let gap = calls.stride.saturating_sub(parts.saturating_mul(elements)) * size;
     for call in 0..calls.count {
@@ -89,7 +104,9 @@ impl PieceReader {
     fn next(&mut self, bytes: u64) -> Vec<Piece> {
         let (mut left, mut taken) = (bytes, Vec::new());
         while left > 0 {
-            let Some((n, content)) = self.partial.take().or_else(|| self.pieces.next()) else { break };
+            let Some((n, content)) = self.partial.take().or_else(|| self.pieces.next()) else {
+                break;
+            };
             let now = n.min(left);
             if n > now {
                 self.partial = Some((n - now, content.as_ref().map(|c| c.skip(now))));
@@ -128,7 +145,9 @@ fn count_elements(content: &Content, n: u64, at: u64, expected: &Values, found: 
     while done < compared {
         let now = CHUNK.min(compared - done);
         let real = bytes(&[(now * size, Some(content.skip(done * size)))]);
-        let elements = real.chunks_exact(usize::try_from(size).unwrap_or(1)).map(element_bits);
+        let elements = real
+            .chunks_exact(usize::try_from(size).unwrap_or(1))
+            .map(element_bits);
         for (k, bits) in (at + done..).zip(elements) {
             if bits != expected.at(k) {
                 found.add(k, 1, u64::from(bits == 0), u64::from(bits == ones));
@@ -154,7 +173,10 @@ mod tests {
     fn correct_values_count_as_correct_symbolic_or_as_bytes() {
         let own = Content::Values(expected(), 0);
         for content in [own.clone(), Content::bytes(bytes(&[(400, Some(own))]))] {
-            assert_eq!(count(&[(400, Some(content))], &expected()), ValueCounts::NONE);
+            assert_eq!(
+                count(&[(400, Some(content))], &expected()),
+                ValueCounts::NONE
+            );
         }
     }
 
@@ -163,11 +185,32 @@ mod tests {
         let n = 32 << 20;
         assert_eq!(
             count(&[(4 * n, None)], &expected()),
-            ValueCounts { wrong: n, zeros: n, ones: 0, first: 0, last: n - 1 }
+            ValueCounts {
+                wrong: n,
+                zeros: n,
+                ones: 0,
+                first: 0,
+                last: n - 1
+            }
         );
         let noise = count(&[(4 * n, Some(Content::NOISE))], &expected());
-        assert_eq!(noise, ValueCounts { wrong: n, zeros: 0, ones: 0, first: 0, last: n - 1 });
-        let other = Values { origin: ValueOrigin::Reduced { op: ReduceOp::Sum, ranks: 2 }, ..expected() };
+        assert_eq!(
+            noise,
+            ValueCounts {
+                wrong: n,
+                zeros: 0,
+                ones: 0,
+                first: 0,
+                last: n - 1
+            }
+        );
+        let other = Values {
+            origin: ValueOrigin::Reduced {
+                op: ReduceOp::Sum,
+                ranks: 2,
+            },
+            ..expected()
+        };
         let other = count(&[(4 * n, Some(Content::Values(other, 0)))], &expected());
         assert!(other.wrong > n - n / 20 && other.last == n - 1, "{other:?}");
     }
@@ -175,26 +218,62 @@ mod tests {
     #[test]
     fn each_run_of_each_call_is_compared_with_its_own_rank_and_numbers() {
         let (elements, size) = (10_u64, 4_u64);
-        let calls = Calls { count: 2, stride: 25, step: 100 };
+        let calls = Calls {
+            count: 2,
+            stride: 25,
+            step: 100,
+        };
         let own = |rank, call: u64| {
-            let values = Values { origin: ValueOrigin::Rank(rank), ..expected() }.from(100_u64 * call);
+            let values = Values {
+                origin: ValueOrigin::Rank(rank),
+                ..expected()
+            }
+            .from(100_u64 * call);
             (elements * size, Some(Content::Values(values, 0)))
         };
         let gap = (5 * size, None);
         let all = vec![own(0, 0), own(1, 0), gap.clone(), own(0, 1), own(1, 1)];
-        let first = Values { origin: ValueOrigin::Rank(0), ..expected() };
-        assert_eq!(runs(all.clone(), &first, elements, 2, calls), ValueCounts::NONE);
+        let first = Values {
+            origin: ValueOrigin::Rank(0),
+            ..expected()
+        };
+        assert_eq!(
+            runs(all.clone(), &first, elements, 2, calls),
+            ValueCounts::NONE
+        );
         let mut swapped = all.clone();
         swapped[4] = (elements * size, Some(Content::NOISE));
         let found = runs(swapped, &first, elements, 2, calls);
-        assert_eq!(found, ValueCounts { wrong: 10, zeros: 0, ones: 0, first: 30, last: 39 });
+        assert_eq!(
+            found,
+            ValueCounts {
+                wrong: 10,
+                zeros: 0,
+                ones: 0,
+                first: 30,
+                last: 39
+            }
+        );
         assert!(runs(all, &first, elements, 2, Calls { step: 99, ..calls }).wrong > 10);
     }
 
     #[test]
     fn one_wrong_byte_is_one_wrong_element() {
         let own = Content::Values(expected(), 0);
-        let pieces = [(201, Some(own.clone())), (1, Some(Content::Byte(0x77))), (198, Some(own.skip(202)))];
-        assert_eq!(count(&pieces, &expected()), ValueCounts { wrong: 1, zeros: 0, ones: 0, first: 50, last: 50 });
+        let pieces = [
+            (201, Some(own.clone())),
+            (1, Some(Content::Byte(0x77))),
+            (198, Some(own.skip(202))),
+        ];
+        assert_eq!(
+            count(&pieces, &expected()),
+            ValueCounts {
+                wrong: 1,
+                zeros: 0,
+                ones: 0,
+                first: 50,
+                last: 50
+            }
+        );
     }
 }

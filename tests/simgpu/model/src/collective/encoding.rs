@@ -30,12 +30,21 @@ impl Call {
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let path = u64::from(self.path.number());
-        let head = [self.comm, self.number, self.rank as u64, u64::from(self.in_place), path];
+        let head = [
+            self.comm,
+            self.number,
+            self.rank as u64,
+            u64::from(self.in_place),
+            path,
+        ];
         let mut numbers: Vec<u64> = head.into_iter().chain(self.collective.numbers()).collect();
         numbers.extend([u64::from(self.channels), u64::from(self.how)]);
         for list in [&self.send, &self.receive] {
             numbers.push(list.len() as u64);
-            numbers.extend(list.iter().flat_map(|(peer, address, bytes)| [*peer as u64, *address, *bytes]));
+            numbers.extend(
+                list.iter()
+                    .flat_map(|(peer, address, bytes)| [*peer as u64, *address, *bytes]),
+            );
         }
         numbers.into_iter().flat_map(u64::to_le_bytes).collect()
     }
@@ -45,11 +54,25 @@ impl Call {
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let mut reader = Reader(bytes);
         let (comm, number, rank) = (reader.next()?, reader.next()?, reader.index()?);
-        let (in_place, path) = (reader.next()? != 0, Path::of(u32::try_from(reader.next()?).ok()?));
+        let (in_place, path) = (
+            reader.next()? != 0,
+            Path::of(u32::try_from(reader.next()?).ok()?),
+        );
         let (collective, channels) = (reader.collective()?, u32::try_from(reader.next()?).ok()?);
         let how = u32::try_from(reader.next()?).ok()?;
         let (send, receive) = (reader.list()?, reader.list()?);
-        Some(Self { comm, number, rank, collective, send, receive, in_place, path, channels, how })
+        Some(Self {
+            comm,
+            number,
+            rank,
+            collective,
+            send,
+            receive,
+            in_place,
+            path,
+            channels,
+            how,
+        })
     }
 }
 
@@ -86,7 +109,11 @@ impl Contribution {
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let mut reader = Reader(bytes);
         let collective = reader.collective()?;
-        let [in_place, follows, alike] = [reader.next()? != 0, reader.next()? != 0, reader.next()? != 0];
+        let [in_place, follows, alike] = [
+            reader.next()? != 0,
+            reader.next()? != 0,
+            reader.next()? != 0,
+        ];
         let how = u32::try_from(reader.next()?).ok()?;
         let (gpu, wants) = (reader.index()?, reader.next()?);
         let mut wanted = Vec::new();
@@ -100,7 +127,16 @@ impl Contribution {
             reader = Reader(others);
             sent.push((to, decode(own).read(0, all)));
         }
-        Some(Self { collective, in_place, sent, wanted, gpu, follows, alike, how })
+        Some(Self {
+            collective,
+            in_place,
+            sent,
+            wanted,
+            gpu,
+            follows,
+            alike,
+            how,
+        })
     }
 }
 
@@ -120,13 +156,18 @@ impl Reader<'_> {
 
     fn list(&mut self) -> Option<Vec<(usize, u64, u64)>> {
         let count = self.next()?;
-        (0..count).map(|_| Some((self.index()?, self.next()?, self.next()?))).collect()
+        (0..count)
+            .map(|_| Some((self.index()?, self.next()?, self.next()?)))
+            .collect()
     }
 
     fn collective(&mut self) -> Option<Collective> {
         let small = |n: u64| u32::try_from(n).ok();
         let [what, r#type, op] = [self.next()?, self.next()?, self.next()?];
-        let (t, o) = (small(r#type).and_then(DataType::of), small(op).and_then(ReduceOp::of));
+        let (t, o) = (
+            small(r#type).and_then(DataType::of),
+            small(op).and_then(ReduceOp::of),
+        );
         let root = self.index()?;
         Some(match what {
             0 => Collective::AllReduce(t?, o?),

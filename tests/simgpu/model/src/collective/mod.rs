@@ -36,7 +36,9 @@ impl Collective {
     pub const fn root(self) -> Option<usize> {
         match self {
             Self::Broadcast(root) | Self::Reduce(_, _, root) => Some(root),
-            Self::AllReduce(..) | Self::AllGather | Self::ReduceScatter(..) | Self::Exchange => None,
+            Self::AllReduce(..) | Self::AllGather | Self::ReduceScatter(..) | Self::Exchange => {
+                None
+            }
         }
     }
 }
@@ -89,12 +91,19 @@ pub struct Contribution {
 
 impl Contribution {
     fn first(&self) -> Vec<Piece> {
-        self.sent.first().map(|(_, pieces)| pieces.clone()).unwrap_or_default()
+        self.sent
+            .first()
+            .map(|(_, pieces)| pieces.clone())
+            .unwrap_or_default()
     }
 
     /// Bytes that it sends.
     fn sends(&self) -> u64 {
-        self.sent.iter().flat_map(|(_, pieces)| pieces).map(|(n, _)| n).sum()
+        self.sent
+            .iter()
+            .flat_map(|(_, pieces)| pieces)
+            .map(|(n, _)| n)
+            .sum()
     }
 
     /// Bytes that it receives.
@@ -108,13 +117,18 @@ impl Fault {
     /// known, and the program of an exchange is unknown.
     #[must_use]
     pub fn meets_call(&self, parts: &[Contribution]) -> bool {
-        let Some(first) = parts.first() else { return false };
+        let Some(first) = parts.first() else {
+            return false;
+        };
         let (program, bytes) = nccl_tests_shape(parts);
         let open = parts.len() == 1 && first.collective == Collective::Exchange;
         let meant = |c: Program| if open { c.is_exchange() } else { c == program };
         let element = first.collective.reduction().map_or(4, |(t, _)| t.bytes());
         let part = if first.collective == Collective::Exchange {
-            first.sent.first().map_or(0, |(_, pieces)| pieces.iter().map(|(n, _)| n).sum())
+            first
+                .sent
+                .first()
+                .map_or(0, |(_, pieces)| pieces.iter().map(|(n, _)| n).sum())
         } else {
             first.sends().max(first.receives()) / counts_per_buffer(first.collective, parts.len())
         };
@@ -127,16 +141,29 @@ impl Fault {
             && is(calls.in_place, parts.iter().any(|p| p.in_place))
             && is(calls.odd, part / element % 2 == 1)
             && is(calls.timed, parts.iter().all(|p| p.follows))
-            && calls.how.is_none_or(|how| parts.iter().all(|p| p.how & how.bit() != 0))
-            && calls.root.is_none_or(|root| first.collective.root() == Some(root))
-            && code(calls.data, first.collective.reduction().map(|(t, _)| t.code()))
-            && code(calls.op, first.collective.reduction().map(|(_, op)| op.code()))
+            && calls
+                .how
+                .is_none_or(|how| parts.iter().all(|p| p.how & how.bit() != 0))
+            && calls
+                .root
+                .is_none_or(|root| first.collective.root() == Some(root))
+            && code(
+                calls.data,
+                first.collective.reduction().map(|(t, _)| t.code()),
+            )
+            && code(
+                calls.op,
+                first.collective.reduction().map(|(_, op)| op.code()),
+            )
     }
 }
 
 /// How many times the call's count the larger buffer contains.
 fn counts_per_buffer(collective: Collective, ranks: usize) -> u64 {
-    let is_divided = matches!(collective, Collective::AllGather | Collective::ReduceScatter(..));
+    let is_divided = matches!(
+        collective,
+        Collective::AllGather | Collective::ReduceScatter(..)
+    );
     if is_divided { (ranks as u64).max(1) } else { 1 }
 }
 
@@ -145,7 +172,9 @@ impl Collective {
     #[must_use]
     pub const fn reduction(self) -> Option<(DataType, ReduceOp)> {
         match self {
-            Self::AllReduce(t, op) | Self::ReduceScatter(t, op) | Self::Reduce(t, op, _) => Some((t, op)),
+            Self::AllReduce(t, op) | Self::ReduceScatter(t, op) | Self::Reduce(t, op, _) => {
+                Some((t, op))
+            }
             Self::AllGather | Self::Broadcast(_) | Self::Exchange => None,
         }
     }
@@ -154,7 +183,9 @@ impl Collective {
 /// Whether all ranks requested the same operation; otherwise none of them returns.
 #[must_use]
 pub fn agree(parts: &[Contribution]) -> bool {
-    let Some(first) = parts.first() else { return false };
+    let Some(first) = parts.first() else {
+        return false;
+    };
     let alike = |p: &Contribution| {
         p.collective == first.collective
             && match p.collective {
@@ -171,37 +202,56 @@ fn is_matched(parts: &[Contribution]) -> bool {
     let mut open: BTreeMap<(usize, usize), Vec<u64>> = BTreeMap::new();
     for (from, part) in parts.iter().enumerate() {
         for (to, pieces) in &part.sent {
-            open.entry((from, *to)).or_default().push(pieces.iter().map(|(n, _)| n).sum());
+            open.entry((from, *to))
+                .or_default()
+                .push(pieces.iter().map(|(n, _)| n).sum());
         }
     }
     let mut wanted: BTreeMap<(usize, usize), usize> = BTreeMap::new();
     for (rank, part) in parts.iter().enumerate() {
-        part.wanted.iter().for_each(|(from, _)| *wanted.entry((*from, rank)).or_default() += 1);
+        part.wanted
+            .iter()
+            .for_each(|(from, _)| *wanted.entry((*from, rank)).or_default() += 1);
     }
     let sent = |from: usize, rank: usize| open.get(&(from, rank));
     let all = |(rank, part): (usize, &Contribution)| {
-        let one = |(from, bytes): &(usize, u64)| sent(*from, rank).is_some_and(|sent| sent.contains(bytes));
+        let one = |(from, bytes): &(usize, u64)| {
+            sent(*from, rank).is_some_and(|sent| sent.contains(bytes))
+        };
         part.wanted.iter().all(one)
     };
-    let counts = |(way, count): (&(usize, usize), &usize)| open.get(way).is_some_and(|sent| sent.len() == *count);
+    let counts = |(way, count): (&(usize, usize), &usize)| {
+        open.get(way).is_some_and(|sent| sent.len() == *count)
+    };
     parts.iter().enumerate().all(all) && wanted.iter().all(counts)
 }
 
 /// What each of `ranks` receives, one entry for each of its receive buffers.
 #[must_use]
 pub fn results(parts: &[Contribution], ranks: &[usize]) -> Vec<Vec<Vec<Piece>>> {
-    let Some(collective) = parts.first().map(|p| p.collective) else { return Vec::new() };
+    let Some(collective) = parts.first().map(|p| p.collective) else {
+        return Vec::new();
+    };
     let all = || parts.iter().map(Contribution::first).collect::<Vec<_>>();
     let same = |what: Vec<Piece>| ranks.iter().map(|_| vec![what.clone()]).collect();
     match collective {
-        Collective::AllReduce(r#type, op) | Collective::Reduce(r#type, op, _) => same(reduce(&all(), r#type, op)),
+        Collective::AllReduce(r#type, op) | Collective::Reduce(r#type, op, _) => {
+            same(reduce(&all(), r#type, op))
+        }
         Collective::AllGather => same(all().concat()),
-        Collective::Broadcast(root) => same(parts.get(root).map(Contribution::first).unwrap_or_default()),
+        Collective::Broadcast(root) => {
+            same(parts.get(root).map(Contribution::first).unwrap_or_default())
+        }
         Collective::ReduceScatter(r#type, op) => {
-            let bytes = parts.first().map(Contribution::sends).unwrap_or_default() / parts.len() as u64;
+            let bytes =
+                parts.first().map(Contribution::sends).unwrap_or_default() / parts.len() as u64;
             let own = |rank: &usize| {
                 let slice = |all: Vec<Piece>| slice_of(&all, *rank as u64 * bytes, bytes);
-                vec![reduce(&all().into_iter().map(slice).collect::<Vec<_>>(), r#type, op)]
+                vec![reduce(
+                    &all().into_iter().map(slice).collect::<Vec<_>>(),
+                    r#type,
+                    op,
+                )]
             };
             ranks.iter().map(own).collect()
         }
@@ -219,8 +269,12 @@ fn exchanged(parts: &[Contribution], ranks: &[usize]) -> Vec<Vec<Vec<Piece>>> {
     }
     let received = |rank: &usize| {
         let wanted = parts.get(*rank).into_iter().flat_map(|part| &part.wanted);
-        let next = |(from, _): &(usize, u64)| open.get_mut(&(*from, *rank)).and_then(VecDeque::pop_front);
-        wanted.map(next).map(|pieces| pieces.cloned().unwrap_or_default()).collect()
+        let next =
+            |(from, _): &(usize, u64)| open.get_mut(&(*from, *rank)).and_then(VecDeque::pop_front);
+        wanted
+            .map(next)
+            .map(|pieces| pieces.cloned().unwrap_or_default())
+            .collect()
     };
     ranks.iter().map(received).collect()
 }

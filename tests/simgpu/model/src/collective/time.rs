@@ -43,7 +43,9 @@ impl Path {
 /// The nccl-tests program that does the same, and the bytes that it would print.
 #[must_use]
 pub fn nccl_tests_shape(parts: &[Contribution]) -> (Program, u64) {
-    let (Some(first), ranks) = (parts.first(), parts.len()) else { return (Program::AllReduce, 0) };
+    let (Some(first), ranks) = (parts.first(), parts.len()) else {
+        return (Program::AllReduce, 0);
+    };
     match first.collective {
         Collective::AllReduce(..) => (Program::AllReduce, first.sends()),
         Collective::AllGather => (Program::AllGather, first.sends() * ranks as u64),
@@ -84,7 +86,13 @@ const SOCKET_FACTOR: f64 = 2.0;
 impl Scenario {
     /// The duration in ns of a collective of communicator `comm`, of the ranks with these `parts`.
     #[must_use]
-    pub fn collective_ns(&self, comm: u64, parts: &[Contribution], path: Path, channels: u32) -> f64 {
+    pub fn collective_ns(
+        &self,
+        comm: u64,
+        parts: &[Contribution],
+        path: Path,
+        channels: u32,
+    ) -> f64 {
         let (program, bytes) = nccl_tests_shape(parts);
         if bytes == 0 {
             return EMPTY_US * 1e3;
@@ -93,11 +101,22 @@ impl Scenario {
         let ranks = u32::try_from(parts.len()).unwrap_or(u32::MAX);
         let (time, latency) = self.measured(program, path, ranks, bytes, in_place);
         let rate_left = self.rate_left(parts, path, bytes) * self.channel_rate(channels);
-        let time = if (rate_left - 1.0).abs() < 1e-9 { time } else { latency + (time - latency).max(0.0) / rate_left };
-        let slow = |f: &&crate::scenario::Fault| {
-            f.kind == Kind::NcclSlow && parts.iter().any(|p| f.gpu.is_none_or(|g| g == p.gpu)) && f.meets_call(parts)
+        let time = if (rate_left - 1.0).abs() < 1e-9 {
+            time
+        } else {
+            latency + (time - latency).max(0.0) / rate_left
         };
-        let slow: f64 = self.fault.iter().filter(slow).filter_map(|f| f.rate).product();
+        let slow = |f: &&crate::scenario::Fault| {
+            f.kind == Kind::NcclSlow
+                && parts.iter().any(|p| f.gpu.is_none_or(|g| g == p.gpu))
+                && f.meets_call(parts)
+        };
+        let slow: f64 = self
+            .fault
+            .iter()
+            .filter(slow)
+            .filter_map(|f| f.rate)
+            .product();
         let time = match self.nccl.shm_first {
             Some(times) if path == Path::Shm && !parts.iter().all(|p| p.alike) => {
                 latency + (time - latency).max(0.0) * times
@@ -105,10 +124,25 @@ impl Scenario {
             _ => time,
         };
         let sharp = parts.iter().all(|p| p.how & How::Nvls.bit() != 0) && bytes >= SHARP_BYTES;
-        let switches = matches!(program, Program::AllReduce | Program::AllGather | Program::ReduceScatter);
-        let time = self.nccl.nvls.filter(|_| sharp && switches).map_or(time, |times| time / times);
-        let time = if bytes <= SMALL_BYTES { time * self.small_factor(comm, path) } else { time };
-        let socket = if path == Path::Net { SOCKET_FACTOR } else { 1.0 };
+        let switches = matches!(
+            program,
+            Program::AllReduce | Program::AllGather | Program::ReduceScatter
+        );
+        let time = self
+            .nccl
+            .nvls
+            .filter(|_| sharp && switches)
+            .map_or(time, |times| time / times);
+        let time = if bytes <= SMALL_BYTES {
+            time * self.small_factor(comm, path)
+        } else {
+            time
+        };
+        let socket = if path == Path::Net {
+            SOCKET_FACTOR
+        } else {
+            1.0
+        };
         time * socket / slow * 1e3
     }
 
@@ -123,28 +157,55 @@ impl Scenario {
             return 1.0;
         }
         let mut places = PLACES.lock().unwrap_or_else(PoisonError::into_inner);
-        let place = places.entry((comm, way)).or_insert_with(|| library_folder::place(&format!("small.{way}")));
+        let place = places
+            .entry((comm, way))
+            .or_insert_with(|| library_folder::place(&format!("small.{way}")));
         factors.get(*place).copied().unwrap_or(1.0)
     }
 
     /// The time without faults and the latency, in microseconds.
-    fn measured(&self, program: Program, path: Path, ranks: u32, bytes: u64, in_place: bool) -> (f64, f64) {
-        let tables = if path == Path::P2p { &self.nccl.p2p } else { &self.nccl.shm };
+    fn measured(
+        &self,
+        program: Program,
+        path: Path,
+        ranks: u32,
+        bytes: u64,
+        in_place: bool,
+    ) -> (f64, f64) {
+        let tables = if path == Path::P2p {
+            &self.nccl.p2p
+        } else {
+            &self.nccl.shm
+        };
         let own = tables.get(&program).map(|t| (program, t));
-        let Some((like, table)) = own.or_else(|| Some((Program::AllReduce, tables.get(&Program::AllReduce)?))) else {
-            let most = if path == Path::P2p { self.figures.near.sm.write.0 } else { self.figures.staged.one.0 };
+        let Some((like, table)) =
+            own.or_else(|| Some((Program::AllReduce, tables.get(&Program::AllReduce)?)))
+        else {
+            let most = if path == Path::P2p {
+                self.figures.near.sm.write.0
+            } else {
+                self.figures.staged.one.0
+            };
             let bus = bytes as f64 * program.factor(ranks) / 1e3;
             return (SMALL_US + bus / (most * RING_EFFICIENCY), SMALL_US);
         };
         // Assumes the same bus bandwidth, which is bytes times factor over time.
         let same = like == program && table.ranks == ranks;
-        let factor = if same { 1.0 } else { program.factor(ranks) / like.factor(table.ranks) };
+        let factor = if same {
+            1.0
+        } else {
+            program.factor(ranks) / like.factor(table.ranks)
+        };
         (table.us(bytes, in_place) * factor, table.latency() * factor)
     }
 
     fn channel_rate(&self, channels: u32) -> f64 {
         let rates = &self.nccl.rate_by_channels;
-        let reached = rates.iter().rev().find(|(n, _)| *n <= channels).or(rates.first());
+        let reached = rates
+            .iter()
+            .rev()
+            .find(|(n, _)| *n <= channels)
+            .or(rates.first());
         reached.map_or(1.0, |(_, rate)| *rate)
     }
 
@@ -165,8 +226,17 @@ impl Scenario {
                     && f.memory.is_none()
                     && bytes >= f.from_bytes
             };
-            let slow: f64 = self.fault.iter().filter(meets).filter_map(|f| f.rate).product();
-            if path == Path::P2p { narrow * slow } else { narrow }
+            let slow: f64 = self
+                .fault
+                .iter()
+                .filter(meets)
+                .filter_map(|f| f.rate)
+                .product();
+            if path == Path::P2p {
+                narrow * slow
+            } else {
+                narrow
+            }
         };
         gpu_pairs.iter().map(of).fold(1.0, f64::min)
     }
@@ -182,7 +252,11 @@ fn gpu_pairs(parts: &[Contribution]) -> Vec<(usize, usize)> {
     };
     let one = |(rank, part): (usize, &Contribution)| {
         let peers: Vec<usize> = to((rank, part));
-        peers.into_iter().filter_map(|p| Some((part.gpu, gpu(p)?))).filter(|(a, b)| a != b).collect::<Vec<_>>()
+        peers
+            .into_iter()
+            .filter_map(|p| Some((part.gpu, gpu(p)?)))
+            .filter(|(a, b)| a != b)
+            .collect::<Vec<_>>()
     };
     parts.iter().enumerate().flat_map(one).collect()
 }

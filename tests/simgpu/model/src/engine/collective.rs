@@ -46,14 +46,23 @@ impl Comm {
     /// A communicator that no rank has joined yet.
     #[must_use]
     pub fn new(ranks: usize, remote: Option<Box<dyn RemoteRanks>>) -> Self {
-        Self { ranks, remote, local_ranks: BTreeSet::new(), waiting: BTreeMap::new() }
+        Self {
+            ranks,
+            remote,
+            local_ranks: BTreeSet::new(),
+            waiting: BTreeMap::new(),
+        }
     }
 }
 
 impl Engine {
     /// Lets a rank of this process join a communicator, which `make` creates for the first rank.
     pub fn join(&mut self, id: u64, rank: usize, make: impl FnOnce() -> Comm) {
-        self.comms.entry(id).or_insert_with(make).local_ranks.insert(rank);
+        self.comms
+            .entry(id)
+            .or_insert_with(make)
+            .local_ranks
+            .insert(rank);
     }
 
     /// Lets a rank of this process leave its communicator. Collectives that its streams still had to do are dropped.
@@ -61,7 +70,9 @@ impl Engine {
         let own = |call: &Call| call.comm == id && call.rank == rank;
         for (n, stream) in &mut self.streams {
             let before = stream.queue.len();
-            stream.queue.retain(|w| !matches!(w, Work::Collective(call) if own(call)));
+            stream
+                .queue
+                .retain(|w| !matches!(w, Work::Collective(call) if own(call)));
             let waits = match &stream.running {
                 Some(Running::AwaitRanks { call, .. }) => own(call),
                 Some(Running::Hung(comm)) => *comm == Some((id, rank)),
@@ -84,22 +95,54 @@ impl Engine {
     }
 
     /// Called when a stream reaches a collective.
-    pub(super) fn collective(&mut self, id: StreamId, by: usize, call: &Call) -> Result<StartOutcome> {
-        let bytes = call.send.iter().chain(&call.receive).map(|(_, _, bytes)| *bytes).max().unwrap_or_default();
-        let last = self.streams.get_mut(&id).and_then(|s| s.last_call.replace(bytes));
+    pub(super) fn collective(
+        &mut self,
+        id: StreamId,
+        by: usize,
+        call: &Call,
+    ) -> Result<StartOutcome> {
+        let bytes = call
+            .send
+            .iter()
+            .chain(&call.receive)
+            .map(|(_, _, bytes)| *bytes)
+            .max()
+            .unwrap_or_default();
+        let last = self
+            .streams
+            .get_mut(&id)
+            .and_then(|s| s.last_call.replace(bytes));
         let (follows, alike) = (last.is_some(), last == Some(bytes));
-        let part = Contribution { follows, alike, how: call.how, ..self.contribution(by, call)? };
+        let part = Contribution {
+            follows,
+            alike,
+            how: call.how,
+            ..self.contribution(by, call)?
+        };
         let key = (call.comm, call.number);
-        let hangs = self.nccl_fault(Kind::NcclHang, std::slice::from_ref(&part)).is_some();
-        let comm = self.comms.get_mut(&call.comm).ok_or(Status::INVALID_HANDLE)?;
+        let hangs = self
+            .nccl_fault(Kind::NcclHang, std::slice::from_ref(&part))
+            .is_some();
+        let comm = self
+            .comms
+            .get_mut(&call.comm)
+            .ok_or(Status::INVALID_HANDLE)?;
         if hangs {
-            return Ok(StartOutcome::running(Running::Hung(Some((call.comm, call.rank)))));
+            return Ok(StartOutcome::running(Running::Hung(Some((
+                call.comm, call.rank,
+            )))));
         }
         comm.waiting.entry(call.number).or_default().push(id);
         if let Some(remote) = &comm.remote {
             remote.send_contribution(call.rank, call.number, &part.encode());
         }
-        self.set_running(id, Running::AwaitRanks { call: Box::new(call.clone()), part });
+        self.set_running(
+            id,
+            Running::AwaitRanks {
+                call: Box::new(call.clone()),
+                part,
+            },
+        );
         self.start_if_complete(key);
         // Either it waits for other ranks, or all of them have just started.
         let running = self.streams.get_mut(&id).and_then(|s| s.running.take());
@@ -115,9 +158,22 @@ impl Engine {
         for (_, address, bytes) in &call.receive {
             self.resolve(by, *address, *bytes, EngineKind::Sm)?;
         }
-        let wanted = call.receive.iter().map(|(from, _, bytes)| (*from, *bytes)).collect();
+        let wanted = call
+            .receive
+            .iter()
+            .map(|(from, _, bytes)| (*from, *bytes))
+            .collect();
         let (collective, in_place) = (call.collective, call.in_place);
-        Ok(Contribution { collective, in_place, sent, wanted, gpu: by, follows: false, alike: false, how: 0 })
+        Ok(Contribution {
+            collective,
+            in_place,
+            sent,
+            wanted,
+            gpu: by,
+            follows: false,
+            alike: false,
+            how: 0,
+        })
     }
 
     fn contents(&mut self, by: usize, address: u64, bytes: u64) -> Result<Vec<Piece>> {
@@ -129,21 +185,35 @@ impl Engine {
 
     /// Starts a collective on its streams, if all its ranks have reached it.
     pub(super) fn start_if_complete(&mut self, (comm, number): (u64, u64)) {
-        let Some(known) = self.comms.get(&comm) else { return };
-        let Some(waiting) = known.waiting.get(&number) else { return };
-        let own = waiting.iter().filter_map(|id| match self.streams.get(id)?.running.as_ref()? {
-            Running::AwaitRanks { call, part } => Some((*id, call.clone(), part)),
-            _ => None,
-        });
+        let Some(known) = self.comms.get(&comm) else {
+            return;
+        };
+        let Some(waiting) = known.waiting.get(&number) else {
+            return;
+        };
+        let own = waiting
+            .iter()
+            .filter_map(|id| match self.streams.get(id)?.running.as_ref()? {
+                Running::AwaitRanks { call, part } => Some((*id, call.clone(), part)),
+                _ => None,
+            });
         let own: Vec<_> = own.collect();
         let parts: Option<Vec<Contribution>> = match &known.remote {
             None if own.len() < known.ranks => return,
             None => (0..known.ranks)
-                .map(|rank| own.iter().find(|(_, call, _)| call.rank == rank).map(|(_, _, part)| (*part).clone()))
+                .map(|rank| {
+                    own.iter()
+                        .find(|(_, call, _)| call.rank == rank)
+                        .map(|(_, _, part)| (*part).clone())
+                })
                 .collect(),
             Some(remote) => {
-                let Some(all) = remote.contributions(number) else { return };
-                all.iter().map(|bytes| Contribution::decode(bytes)).collect()
+                let Some(all) = remote.contributions(number) else {
+                    return;
+                };
+                all.iter()
+                    .map(|bytes| Contribution::decode(bytes))
+                    .collect()
             }
         };
         let own: Vec<_> = own.into_iter().map(|(id, call, _)| (id, call)).collect();
@@ -159,7 +229,9 @@ impl Engine {
 
     fn start_collective(&mut self, own: Vec<(StreamId, Box<Call>)>, parts: &[Contribution]) {
         let Some((_, call)) = own.first() else { return };
-        let takes = self.scenario.collective_ns(call.comm, parts, call.path, call.channels);
+        let takes = self
+            .scenario
+            .collective_ns(call.comm, parts, call.path, call.channels);
         let mut turn = |kind| {
             let met = self.nccl_fault(kind, parts);
             met.and_then(|n| self.faults.turn(&self.scenario, n))
@@ -172,11 +244,21 @@ impl Engine {
             if call.path == Path::P2p {
                 self.count_arrivals(parts, &call, by);
             }
-            let is_hit = |fault: &Option<Fault>| fault.as_ref().is_some_and(|f| f.gpu.unwrap_or_default() == by);
+            let is_hit = |fault: &Option<Fault>| {
+                fault
+                    .as_ref()
+                    .is_some_and(|f| f.gpu.unwrap_or_default() == by)
+            };
             let (hit, overruns) = (is_hit(&wrong), is_hit(&beyond));
             let mut left = Vec::new();
-            for (pieces, (from, address, bytes)) in got.into_iter().zip(&call.receive).filter(|_| !skipped) {
-                let pieces = if hit { flipped(&pieces, bytes / 2) } else { pieces };
+            for (pieces, (from, address, bytes)) in
+                got.into_iter().zip(&call.receive).filter(|_| !skipped)
+            {
+                let pieces = if hit {
+                    flipped(&pieces, bytes / 2)
+                } else {
+                    pieces
+                };
                 let Some(pieces) = self.arriving_pieces(parts, &call, *from, pieces) else {
                     return self.hang(id, &call);
                 };
@@ -185,11 +267,23 @@ impl Engine {
                     let behind = self.resolve(by, address + bytes, OVERRUN, EngineKind::Sm);
                     left.extend(behind.ok().map(|to| (to, more)));
                 }
-                left.extend(self.resolve(by, *address, *bytes, EngineKind::Sm).ok().map(|to| (to, pieces)));
+                left.extend(
+                    self.resolve(by, *address, *bytes, EngineKind::Sm)
+                        .ok()
+                        .map(|to| (to, pieces)),
+                );
             }
             let effect = Effect::WriteResults(left);
             let (begins, route) = (self.now + takes, Route::alone(takes, f64::INFINITY));
-            self.set_running(id, Running::Moving { begins, left: 0.0, route, effect });
+            self.set_running(
+                id,
+                Running::Moving {
+                    begins,
+                    left: 0.0,
+                    route,
+                    effect,
+                },
+            );
         }
     }
 
@@ -200,7 +294,11 @@ impl Engine {
         let before = (call.rank + parts.len().saturating_sub(1)) % parts.len().max(1);
         let steps = |bytes: u64, times: u64| bytes * times * ranks.saturating_sub(1) / ranks.max(1);
         let arrivals = match call.collective {
-            Collective::Exchange => call.receive.iter().map(|(from, _, bytes)| (*from, *bytes)).collect(),
+            Collective::Exchange => call
+                .receive
+                .iter()
+                .map(|(from, _, bytes)| (*from, *bytes))
+                .collect(),
             Collective::AllReduce(..) => vec![(before, steps(received, 2))],
             Collective::AllGather => vec![(before, steps(received, 1))],
             Collective::ReduceScatter(..) => vec![(before, received * ranks.saturating_sub(1))],
@@ -208,9 +306,19 @@ impl Engine {
             Collective::Broadcast(_) | Collective::Reduce(..) => vec![(before, received)],
         };
         for (from, bytes) in arrivals {
-            let Some(from) = parts.get(from).map(|part| part.gpu).filter(|from| *from != by) else { continue };
-            let meets = |fault: &Fault| fault.engine != Some(EngineKind::Ce) && fault.way != Some(Way::Read);
-            if self.scenario.is_on_nvlink(from, by) && !self.scenario.faults(Kind::Detour, from, by).any(meets) {
+            let Some(from) = parts
+                .get(from)
+                .map(|part| part.gpu)
+                .filter(|from| *from != by)
+            else {
+                continue;
+            };
+            let meets = |fault: &Fault| {
+                fault.engine != Some(EngineKind::Ce) && fault.way != Some(Way::Read)
+            };
+            if self.scenario.is_on_nvlink(from, by)
+                && !self.scenario.faults(Kind::Detour, from, by).any(meets)
+            {
                 self.nvlink_bytes.add(from, by, bytes);
             }
         }
@@ -226,13 +334,19 @@ impl Engine {
         if self.scenario.fault.iter().all(|f| f.kind != kind) {
             return None;
         }
-        self.scenario.fault.iter().position(|f| f.kind == kind && f.meets_call(parts))
+        self.scenario
+            .fault
+            .iter()
+            .position(|f| f.kind == kind && f.meets_call(parts))
     }
 
     /// Whether a message of another process has arrived that streams here wait for.
     pub(super) fn message_arrived(&self) -> bool {
         let waits = |comm: &Comm| {
-            comm.remote.as_ref().filter(|_| !comm.waiting.is_empty()).is_some_and(|w| w.wait_for_message())
+            comm.remote
+                .as_ref()
+                .filter(|_| !comm.waiting.is_empty())
+                .is_some_and(|w| w.wait_for_message())
         };
         self.comms.values().any(waits)
     }
@@ -249,19 +363,34 @@ impl Engine {
         pieces: Vec<Piece>,
     ) -> Option<Vec<Piece>> {
         let before = (call.rank + parts.len().saturating_sub(1)) % parts.len().max(1);
-        let from = if call.collective == Collective::Exchange { from } else { before };
+        let from = if call.collective == Collective::Exchange {
+            from
+        } else {
+            before
+        };
         let gpu = |rank: usize| parts.get(rank).map(|part| part.gpu);
-        let (Some(a), Some(b)) = (gpu(from), gpu(call.rank)) else { return Some(pieces) };
+        let (Some(a), Some(b)) = (gpu(from), gpu(call.rank)) else {
+            return Some(pieces);
+        };
         if a == b || call.path != Path::P2p {
             return Some(pieces);
         }
         let bytes = pieces.iter().map(|(n, _)| n).sum();
-        let memory = if self.scenario.machine.vmm { MemoryKind::Vmm } else { MemoryKind::Alloc };
+        let memory = if self.scenario.machine.vmm {
+            MemoryKind::Vmm
+        } else {
+            MemoryKind::Alloc
+        };
         // Every rank of a collective sends at the same time.
         let load = parts.len().saturating_sub(1);
-        let transfer = PeerTransfer { load, ..PeerTransfer::write(a, b, memory, bytes) };
+        let transfer = PeerTransfer {
+            load,
+            ..PeerTransfer::write(a, b, memory, bytes)
+        };
         let faults = self.faults.met_by(&self.scenario, &transfer);
-        faults.iter().try_fold(pieces, |pieces, fault| after_fault(fault, pieces, bytes))
+        faults
+            .iter()
+            .try_fold(pieces, |pieces, fault| after_fault(fault, pieces, bytes))
     }
 }
 
@@ -274,7 +403,11 @@ fn after_fault(fault: &Fault, pieces: Vec<Piece>, bytes: u64) -> Option<Vec<Piec
         Kind::Flip => flipped(&pieces, half),
         Kind::Zeros | Kind::Ones => {
             let mut first = lost(&pieces);
-            let rest = if fault.kind == Kind::Ones { Content::ONES } else { Content::ZEROS };
+            let rest = if fault.kind == Kind::Ones {
+                Content::ONES
+            } else {
+                Content::ZEROS
+            };
             first.push((bytes - half, Some(rest)));
             first
         }

@@ -45,23 +45,52 @@ pub(super) enum Effect {
     /// Moves data.
     Move(Transfer),
     /// Writes six numbers about data.
-    Check { from: Transfer, wanted: CheckPatterns, out: u64 },
+    Check {
+        from: Transfer,
+        wanted: CheckPatterns,
+        out: u64,
+    },
     /// Writes four of six numbers about values: `parts` runs of `count` elements for each call.
-    CheckValues { from: Transfer, expected: Values, count: u64, parts: u64, calls: Calls, out: u64 },
+    CheckValues {
+        from: Transfer,
+        expected: Values,
+        count: u64,
+        parts: u64,
+        calls: Calls,
+        out: u64,
+    },
     /// Moves the data of several copies of one launch.
     Batch(Vec<Transfer>),
     /// Writes tags into pages.
     Tag(Box<TagTransfer>),
     /// Writes six numbers about tags.
-    CheckTags { tagged: Box<TagTransfer>, sentinel: u64, restore: bool, out: u64 },
+    CheckTags {
+        tagged: Box<TagTransfer>,
+        sentinel: u64,
+        restore: bool,
+        out: u64,
+    },
     /// Writes six numbers about several copies.
     CheckBatch { check: BatchCheck, out: u64 },
     /// Writes a collective's results on one GPU: where, and what.
     WriteResults(Vec<(MemoryRange, Vec<Piece>)>),
     /// Increases a counter.
-    Count { counter: u64, range: MemoryRange, add: u64, by: usize, faults: Vec<Fault> },
+    Count {
+        counter: u64,
+        range: MemoryRange,
+        add: u64,
+        by: usize,
+        faults: Vec<Fault>,
+    },
     /// Writes the last pointer, and how long following them took.
-    Chase { start: u64, steps: u64, out: u64, cycles: u64, by: usize, faults: Vec<Fault> },
+    Chase {
+        start: u64,
+        steps: u64,
+        out: u64,
+        cycles: u64,
+        by: usize,
+        faults: Vec<Fault>,
+    },
     /// Checks and inverts memory.
     March(Box<Inversion>),
     /// Writes sums of products.
@@ -76,17 +105,23 @@ impl Effect {
     /// The faults that it meets.
     pub(super) fn faults(&self) -> Vec<Fault> {
         match self {
-            Self::Move(m) | Self::Check { from: m, .. } | Self::CheckValues { from: m, .. } => m.faults.clone(),
+            Self::Move(m) | Self::Check { from: m, .. } | Self::CheckValues { from: m, .. } => {
+                m.faults.clone()
+            }
             Self::CheckSums(sums) => sums.from.faults.clone(),
             Self::March(inversion) => inversion.from.faults.clone(),
             Self::Batch(all) => all.iter().flat_map(|m| m.faults.iter().cloned()).collect(),
-            Self::Tag(tagged) | Self::CheckTags { tagged, .. } => {
-                tagged.faulty.values().flat_map(|m| m.faults.iter().cloned()).collect()
-            }
+            Self::Tag(tagged) | Self::CheckTags { tagged, .. } => tagged
+                .faulty
+                .values()
+                .flat_map(|m| m.faults.iter().cloned())
+                .collect(),
             Self::Count { faults, .. } | Self::Chase { faults, .. } => faults.clone(),
-            Self::Nothing | Self::Products(_) | Self::PingPong(_) | Self::WriteResults(_) | Self::CheckBatch { .. } => {
-                Vec::new()
-            }
+            Self::Nothing
+            | Self::Products(_)
+            | Self::PingPong(_)
+            | Self::WriteResults(_)
+            | Self::CheckBatch { .. } => Vec::new(),
         }
     }
 }
@@ -102,18 +137,46 @@ impl Engine {
             Effect::Move(data) => self.arrive(&data),
             Effect::Check { from, wanted, out } => {
                 let found = count(&self.seen(&from), &wanted);
-                let n = [found.bad, found.zeros, found.sentinels, found.first, found.last, from.bytes / 4, found.ones];
+                let n = [
+                    found.bad,
+                    found.zeros,
+                    found.sentinels,
+                    found.first,
+                    found.last,
+                    from.bytes / 4,
+                    found.ones,
+                ];
                 self.tally(from.by, out, n)
             }
-            Effect::CheckValues { from, expected, count, parts, calls, out } => {
+            Effect::CheckValues {
+                from,
+                expected,
+                count,
+                parts,
+                calls,
+                out,
+            } => {
                 let found = values::runs(self.seen(&from), &expected, count, parts, calls);
                 let checked = count * parts * calls.count;
-                let n = [found.wrong, found.zeros, 0, found.first, found.last, checked, found.ones];
+                let n = [
+                    found.wrong,
+                    found.zeros,
+                    0,
+                    found.first,
+                    found.last,
+                    checked,
+                    found.ones,
+                ];
                 self.tally(from.by, out, n)
             }
             Effect::Batch(all) => all.iter().try_for_each(|one| self.arrive(one)),
             Effect::Tag(tagged) => self.write_tags(*tagged),
-            Effect::CheckTags { tagged, sentinel, restore, out } => self.count_tags(&tagged, sentinel, restore, out),
+            Effect::CheckTags {
+                tagged,
+                sentinel,
+                restore,
+                out,
+            } => self.count_tags(&tagged, sentinel, restore, out),
             Effect::CheckBatch { check, out } => self.count_batch(check, out),
             Effect::WriteResults(all) => {
                 for (to, pieces) in all {
@@ -121,13 +184,37 @@ impl Engine {
                 }
                 Ok(())
             }
-            Effect::Count { counter, range, add, by, faults } => {
-                let old = self.numbers(by, counter, 1)?.first().copied().unwrap_or_default();
+            Effect::Count {
+                counter,
+                range,
+                add,
+                by,
+                faults,
+            } => {
+                let old = self
+                    .numbers(by, counter, 1)?
+                    .first()
+                    .copied()
+                    .unwrap_or_default();
                 let content = Content::bytes(old.wrapping_add(add).to_le_bytes().to_vec());
                 let from = Source::Content(content);
-                self.arrive(&Transfer { to: Some(range), from, bytes: 8, by, faults, way: Way::Write })
+                self.arrive(&Transfer {
+                    to: Some(range),
+                    from,
+                    bytes: 8,
+                    by,
+                    faults,
+                    way: Way::Write,
+                })
             }
-            Effect::Chase { start, steps, out, cycles, by, faults } => {
+            Effect::Chase {
+                start,
+                steps,
+                out,
+                cycles,
+                by,
+                faults,
+            } => {
                 let last = self.follow(by, start, steps, &faults)?;
                 self.put_numbers(by, out, &[last, cycles])
             }
@@ -141,9 +228,20 @@ impl Engine {
     /// Adds the findings of one launch of a check to the totals.
     pub(super) fn tally(&mut self, by: usize, out: u64, found: [u64; 7]) -> Result<()> {
         let old = self.numbers(by, out, 8)?;
-        let [bad, zeros, sentinels, first, last, checked, bits, ones] = old[..] else { return Ok(()) };
+        let [bad, zeros, sentinels, first, last, checked, bits, ones] = old[..] else {
+            return Ok(());
+        };
         let [b, z, s, f, l, n, o] = found;
-        let sums = [bad + b, zeros + z, sentinels + s, first.min(f), last.max(l), checked + n, bits, ones + o];
+        let sums = [
+            bad + b,
+            zeros + z,
+            sentinels + s,
+            first.min(f),
+            last.max(l),
+            checked + n,
+            bits,
+            ones + o,
+        ];
         self.put_numbers(by, out, &sums)
     }
 
@@ -162,7 +260,12 @@ impl Engine {
             MemoryRange::Gpu { spans, .. } => self.memory.read(&spans, by),
         };
         let bytes = real(&pieces);
-        Ok(bytes.as_chunks::<8>().0.iter().map(|b| u64::from_le_bytes(*b)).collect())
+        Ok(bytes
+            .as_chunks::<8>()
+            .0
+            .iter()
+            .map(|b| u64::from_le_bytes(*b))
+            .collect())
     }
 
     /// Writes numbers at an address.
@@ -173,7 +276,9 @@ impl Engine {
             MemoryRange::Host { address, pinned } => {
                 self.deliver(address, &[(n, Some(Content::bytes(bytes)))], pinned);
             }
-            MemoryRange::Gpu { spans, .. } => self.memory.write(&spans, &[(n, Some(Content::bytes(bytes)))]),
+            MemoryRange::Gpu { spans, .. } => self
+                .memory
+                .write(&spans, &[(n, Some(Content::bytes(bytes)))]),
         }
         Ok(())
     }
@@ -184,8 +289,12 @@ impl Engine {
         let further = data.faults.iter().find(shift).map_or(0, |f| f.bytes);
         let mut pieces = match &data.from {
             Source::Spans(spans) => {
-                let moved = |s: &Span| Span { offset: s.offset + further, ..s.clone() };
-                self.memory.read(&spans.iter().map(moved).collect::<Vec<_>>(), data.by)
+                let moved = |s: &Span| Span {
+                    offset: s.offset + further,
+                    ..s.clone()
+                };
+                self.memory
+                    .read(&spans.iter().map(moved).collect::<Vec<_>>(), data.by)
             }
             Source::Host { address, pinned } => self.fetch(*address, data.bytes, *pinned),
             Source::Content(content) => vec![(data.bytes, Some(content.clone()))],
@@ -195,11 +304,15 @@ impl Engine {
                 // If nothing arrives and there was nothing before, zeros are seen.
                 Kind::Zeros => replaced(&pieces, data.affected_range(fault), Content::ZEROS),
                 Kind::Ones => replaced(&pieces, data.affected_range(fault), Content::ONES),
-                Kind::Stale if data.to.is_none() => replaced(&pieces, data.affected_range(fault), Content::ZEROS),
+                Kind::Stale if data.to.is_none() => {
+                    replaced(&pieces, data.affected_range(fault), Content::ZEROS)
+                }
                 Kind::Partial => cut(&pieces, arriving(fault, data.bytes)),
                 Kind::Flip => match fault.run {
                     None => flipped(&pieces, data.bytes / 2),
-                    Some(run) => first_run(&pieces, run).map_or(pieces.clone(), |at| flipped(&pieces, at)),
+                    Some(run) => {
+                        first_run(&pieces, run).map_or(pieces.clone(), |at| flipped(&pieces, at))
+                    }
                 },
                 _ => pieces,
             };
@@ -236,7 +349,13 @@ impl Engine {
             MemoryRange::Host { address, pinned } => self.deliver(*address, &pieces, *pinned),
             MemoryRange::Gpu { spans, .. } if mirrored => self.mirror(spans, data.by, &pieces),
             MemoryRange::Gpu { spans, .. } => {
-                let spans: Vec<_> = spans.iter().map(|s| Span { offset: s.offset + further, ..s.clone() }).collect();
+                let spans: Vec<_> = spans
+                    .iter()
+                    .map(|s| Span {
+                        offset: s.offset + further,
+                        ..s.clone()
+                    })
+                    .collect();
                 self.memory.write(&spans, &pieces);
             }
         }
@@ -247,7 +366,9 @@ impl Engine {
     fn mirror(&mut self, spans: &[Span], by: usize, pieces: &[Piece]) {
         let mut pieces = pieces.to_vec();
         for span in spans {
-            let Some(store) = self.memory.stores.get_mut(&span.store) else { return };
+            let Some(store) = self.memory.stores.get_mut(&span.store) else {
+                return;
+            };
             let mirror = store.mirrors.entry(by).or_default();
             let mut at = span.offset;
             for (n, content) in cut(&pieces, span.bytes) {
@@ -262,7 +383,9 @@ impl Engine {
     fn write_stray(&mut self, fault: &Fault, pieces: &[Piece]) {
         let hit = self.memory.at(fault.gpu.unwrap_or_default(), fault.at);
         let Some((store, mut at)) = hit else { return };
-        let Some(store) = self.memory.stores.get_mut(&store) else { return };
+        let Some(store) = self.memory.stores.get_mut(&store) else {
+            return;
+        };
         for (n, content) in cut(pieces, if fault.bytes > 0 { fault.bytes } else { 4 }) {
             store.put(at, n, &content.unwrap_or(Content::ZEROS));
             at += n;
@@ -271,12 +394,23 @@ impl Engine {
 
     /// Changes memory on a GPU that does not take part.
     fn overwrite_victim(&mut self, fault: &Fault, data: &Transfer, pieces: &[Piece]) {
-        let Some(MemoryRange::Gpu { spans, owner, .. }) = &data.to else { return };
+        let Some(MemoryRange::Gpu { spans, owner, .. }) = &data.to else {
+            return;
+        };
         let Some(first) = spans.first() else { return };
-        let source = if let Source::Spans(spans) = &data.from { spans.first().map(|s| s.owner) } else { None };
-        let others = (0..self.gpus.len()).find(|g| g != owner && *g != data.by && Some(*g) != source);
+        let source = if let Source::Spans(spans) = &data.from {
+            spans.first().map(|s| s.owner)
+        } else {
+            None
+        };
+        let others =
+            (0..self.gpus.len()).find(|g| g != owner && *g != data.by && Some(*g) != source);
         let victim = fault.gpu.or(others).unwrap_or(data.by);
-        let pieces = if fault.bytes > 0 { cut(pieces, fault.bytes) } else { pieces.to_vec() };
+        let pieces = if fault.bytes > 0 {
+            cut(pieces, fault.bytes)
+        } else {
+            pieces.to_vec()
+        };
         let bytes: u64 = pieces.iter().map(|(n, _)| n).sum();
         for store in self.memory.stores.values_mut() {
             if store.gpu != victim || store.bytes < MIN_VICTIM_BYTES {
@@ -309,7 +443,9 @@ impl Engine {
     /// Makes host memory real before it is accessed; false if it already was.
     pub fn materialize(&mut self, address: u64) -> bool {
         let region = self.memory.pinned.range_mut(..=address).next_back();
-        let Some((_, memory)) = region.filter(|(base, m)| address < *base + m.bytes) else { return false };
+        let Some((_, memory)) = region.filter(|(base, m)| address < *base + m.bytes) else {
+            return false;
+        };
         let closed = memory.is_closed(address);
         if closed {
             memory.materialize(self.host.as_mut(), address, 1);
@@ -319,7 +455,10 @@ impl Engine {
 
     /// The address that `steps` pointers from `start` lead to.
     fn follow(&mut self, by: usize, start: u64, steps: u64, faults: &[Fault]) -> Result<u64> {
-        if faults.iter().any(|f| matches!(f.kind, Kind::Zeros | Kind::Stale)) {
+        if faults
+            .iter()
+            .any(|f| matches!(f.kind, Kind::Zeros | Kind::Stale))
+        {
             return Ok(0);
         }
         if faults.iter().any(|f| f.kind == Kind::Ones) {
@@ -335,10 +474,15 @@ impl Engine {
                 && ring.base + at == here
                 && self.is_intact(by, ring.base, ring.stride * (ring.count - 1) + 8, ring)
             {
-                let slot = (u128::from(at / ring.stride) + u128::from(left)) % u128::from(ring.count);
+                let slot =
+                    (u128::from(at / ring.stride) + u128::from(left)) % u128::from(ring.count);
                 return Ok(ring.base + u64::try_from(slot).unwrap_or_default() * ring.stride);
             }
-            here = self.numbers(by, here, 1)?.first().copied().unwrap_or_default();
+            here = self
+                .numbers(by, here, 1)?
+                .first()
+                .copied()
+                .unwrap_or_default();
             left -= 1;
         }
         Ok(here)
@@ -346,7 +490,9 @@ impl Engine {
 
     /// Whether the ring is there undamaged, so that it need not be followed.
     fn is_intact(&self, by: usize, base: u64, bytes: u64, ring: &crate::content::Ring) -> bool {
-        let Ok(range) = self.resolve(by, base, bytes, EngineKind::Sm) else { return false };
+        let Ok(range) = self.resolve(by, base, bytes, EngineKind::Sm) else {
+            return false;
+        };
         let pieces = self.memory.read(range.spans(), by);
         matches!(pieces.as_slice(), [(_, Some(Content::Ring(found, 0)))] if found == ring)
     }
@@ -360,7 +506,9 @@ impl Transfer {
             (_, Source::Spans(spans)) => spans.first(),
             _ => None,
         };
-        let (Some([from, to]), Some(span)) = (fault.hole, remote) else { return (0, self.bytes) };
+        let (Some([from, to]), Some(span)) = (fault.hole, remote) else {
+            return (0, self.bytes);
+        };
         let inside = |at: u64| at.saturating_sub(span.physical).min(self.bytes);
         (inside(from), inside(to).max(inside(from)))
     }
@@ -368,7 +516,12 @@ impl Transfer {
 
 /// The same pieces with other content in one range.
 fn replaced(pieces: &[Piece], (from, to): (u64, u64), by: Content) -> Vec<Piece> {
-    [cut(pieces, from), vec![(to - from, Some(by))], after(pieces, to)].concat()
+    [
+        cut(pieces, from),
+        vec![(to - from, Some(by))],
+        after(pieces, to),
+    ]
+    .concat()
 }
 
 /// How many bytes of a partial transfer arrive.
@@ -379,7 +532,9 @@ fn replaced(pieces: &[Piece], (from, to): (u64, u64), by: Content) -> Vec<Piece>
     reason = "a part of a size, rounded to words"
 )]
 pub(super) fn arriving(fault: &Fault, bytes: u64) -> u64 {
-    let part = fault.rate.map_or(bytes, |r| ((bytes as f64 * r.clamp(0.0, 1.0)) as u64).next_multiple_of(4));
+    let part = fault.rate.map_or(bytes, |r| {
+        ((bytes as f64 * r.clamp(0.0, 1.0)) as u64).next_multiple_of(4)
+    });
     let most = if fault.bytes > 0 { fault.bytes } else { bytes };
     part.min(most).min(bytes)
 }
@@ -391,7 +546,10 @@ fn first_run(pieces: &[Piece], run: u64) -> Option<u64> {
     for (bytes, content) in pieces {
         let alike: Vec<(u64, Option<u8>)> = match content {
             Some(Content::Byte(byte)) => vec![(*bytes, Some(*byte))],
-            Some(Content::Bytes(..)) => real(&[(*bytes, content.clone())]).into_iter().map(|b| (1, Some(b))).collect(),
+            Some(Content::Bytes(..)) => real(&[(*bytes, content.clone())])
+                .into_iter()
+                .map(|b| (1, Some(b)))
+                .collect(),
             _ => vec![(*bytes, None)],
         };
         for (n, byte) in alike {

@@ -40,7 +40,12 @@ pub type EventId = u64;
 #[expect(missing_docs, reason = "each variant's comment explains its fields")]
 pub enum Work {
     /// A copy by a copy engine; `pageable_bytes` has the source's bytes if it was not page-locked.
-    Copy { dst: u64, src: u64, bytes: u64, pageable_bytes: Option<Vec<u8>> },
+    Copy {
+        dst: u64,
+        src: u64,
+        bytes: u64,
+        pageable_bytes: Option<Vec<u8>>,
+    },
     /// Fills memory with one byte.
     Set { dst: u64, byte: u8, bytes: u64 },
     /// A kernel with `threads` threads.
@@ -57,11 +62,24 @@ pub enum Work {
 #[derive(Debug)]
 enum Running {
     /// It moves bytes, or only takes time.
-    Moving { begins: f64, left: f64, route: Route, effect: Effect },
+    Moving {
+        begins: f64,
+        left: f64,
+        route: Route,
+        effect: Effect,
+    },
     /// It waits for a flag of the host until `until` (host clock); `since` has the start in host and in simulated time.
-    Spin { flag: u64, until: Duration, takes: f64, since: (Duration, f64) },
+    Spin {
+        flag: u64,
+        until: Duration,
+        takes: f64,
+        since: (Duration, f64),
+    },
     /// It waits for its partner until `until` (host clock).
-    AwaitPartner { waiting: PingPongSide, until: Duration },
+    AwaitPartner {
+        waiting: PingPongSide,
+        until: Duration,
+    },
     /// It waits for flags that other ranks write into memory shared with them.
     AllReduce(Box<AllReduceState>),
     /// It waits for the other ranks of a communicator.
@@ -171,7 +189,15 @@ impl Engine {
     /// A new stream.
     pub fn add_stream(&mut self, gpu: usize) -> StreamId {
         self.next += 1;
-        self.streams.insert(self.next, Stream { gpu, queue: VecDeque::new(), running: None, last_call: None });
+        self.streams.insert(
+            self.next,
+            Stream {
+                gpu,
+                queue: VecDeque::new(),
+                running: None,
+                last_call: None,
+            },
+        );
         self.next
     }
 
@@ -180,19 +206,28 @@ impl Engine {
     /// # Errors
     /// If there is no such stream.
     pub fn stream_gpu(&self, id: StreamId) -> Result<usize> {
-        self.streams.get(&id).map(|s| s.gpu).ok_or(Status::INVALID_HANDLE)
+        self.streams
+            .get(&id)
+            .map(|s| s.gpu)
+            .ok_or(Status::INVALID_HANDLE)
     }
 
     /// Removes a stream, after the work that it can still do.
     pub fn drop_stream(&mut self, id: StreamId) -> Result<()> {
         self.run();
         self.active.remove(&id);
-        self.streams.remove(&id).map(|_| ()).ok_or(Status::INVALID_HANDLE)
+        self.streams
+            .remove(&id)
+            .map(|_| ())
+            .ok_or(Status::INVALID_HANDLE)
     }
 
     /// The GPU of a stream.
     pub fn gpu_of(&self, id: StreamId) -> Result<usize> {
-        self.streams.get(&id).map(|s| s.gpu).ok_or(Status::INVALID_HANDLE)
+        self.streams
+            .get(&id)
+            .map(|s| s.gpu)
+            .ok_or(Status::INVALID_HANDLE)
     }
 
     /// Starts to capture a stream's work.
@@ -219,19 +254,30 @@ impl Engine {
 
     /// Copies a graph, and returns the copy's number.
     pub fn copy_graph(&mut self, graph: u64) -> Result<u64> {
-        let works = self.graphs.get(&graph).cloned().ok_or(Status::INVALID_HANDLE)?;
+        let works = self
+            .graphs
+            .get(&graph)
+            .cloned()
+            .ok_or(Status::INVALID_HANDLE)?;
         Ok(self.add_graph(works))
     }
 
     /// Queues a graph's work.
     pub fn launch_graph(&mut self, graph: u64, id: StreamId) -> Result<()> {
-        let works = self.graphs.get(&graph).cloned().ok_or(Status::INVALID_HANDLE)?;
+        let works = self
+            .graphs
+            .get(&graph)
+            .cloned()
+            .ok_or(Status::INVALID_HANDLE)?;
         works.into_iter().try_for_each(|work| self.push(id, work))
     }
 
     /// Removes a graph.
     pub fn drop_graph(&mut self, graph: u64) -> Result<()> {
-        self.graphs.remove(&graph).map(|_| ()).ok_or(Status::INVALID_HANDLE)
+        self.graphs
+            .remove(&graph)
+            .map(|_| ())
+            .ok_or(Status::INVALID_HANDLE)
     }
 
     /// Queues work.
@@ -266,11 +312,18 @@ impl Engine {
 
     /// The error that the driver returns for a copy between GPUs, if a fault refuses it.
     pub fn refusal(&mut self, by: usize, dst: u64, src: u64, bytes: u64) -> Result<()> {
-        if !self.scenario.fault.iter().any(crate::scenario::Fault::is_refusal) {
+        if !self
+            .scenario
+            .fault
+            .iter()
+            .any(crate::scenario::Fault::is_refusal)
+        {
             return Ok(());
         }
         let transfer = self.copy_transfer(by, dst, src, bytes);
-        transfer.and_then(|p| self.faults.refusal(&self.scenario, &p)).map_or(Ok(()), Err)
+        transfer
+            .and_then(|p| self.faults.refusal(&self.scenario, &p))
+            .map_or(Ok(()), Err)
     }
 
     /// The state of a stream: complete, not ready, or context lost.
@@ -281,19 +334,30 @@ impl Engine {
         }
         self.run();
         self.check_alive(gpu)?;
-        if self.active.contains(&id) { Err(Status::NOT_READY) } else { Ok(()) }
+        if self.active.contains(&id) {
+            Err(Status::NOT_READY)
+        } else {
+            Ok(())
+        }
     }
 
     /// The state of all streams of a GPU.
     pub fn query_gpu(&mut self, gpu: usize) -> Result<()> {
         self.run();
         self.check_alive(gpu)?;
-        if self.of_gpu(gpu).next().is_some() { Err(Status::NOT_READY) } else { Ok(()) }
+        if self.of_gpu(gpu).next().is_some() {
+            Err(Status::NOT_READY)
+        } else {
+            Ok(())
+        }
     }
 
     /// The streams of a GPU that have unfinished work.
     fn of_gpu(&self, gpu: usize) -> impl Iterator<Item = StreamId> {
-        self.active.iter().copied().filter(move |id| self.streams.get(id).is_some_and(|s| s.gpu == gpu))
+        self.active
+            .iter()
+            .copied()
+            .filter(move |id| self.streams.get(id).is_some_and(|s| s.gpu == gpu))
     }
 
     /// Whether a GPU has unfinished work.
@@ -317,19 +381,33 @@ impl Engine {
     /// A new event.
     pub fn add_event(&mut self, gpu: usize) -> EventId {
         self.next += 1;
-        self.events.insert(self.next, Event { gpu, requested: 0, done: None });
+        self.events.insert(
+            self.next,
+            Event {
+                gpu,
+                requested: 0,
+                done: None,
+            },
+        );
         self.next
     }
 
     /// Removes an event.
     pub fn drop_event(&mut self, id: EventId) -> Result<()> {
-        self.events.remove(&id).map(|_| ()).ok_or(Status::INVALID_HANDLE)
+        self.events
+            .remove(&id)
+            .map(|_| ())
+            .ok_or(Status::INVALID_HANDLE)
     }
 
     /// Records an event after a stream's queued work.
     pub fn record(&mut self, event: EventId, stream: StreamId) -> Result<()> {
         let gpu = self.gpu_of(stream)?;
-        let noted = self.events.get_mut(&event).filter(|e| e.gpu == gpu).ok_or(Status::INVALID_HANDLE)?;
+        let noted = self
+            .events
+            .get_mut(&event)
+            .filter(|e| e.gpu == gpu)
+            .ok_or(Status::INVALID_HANDLE)?;
         noted.requested += 1;
         let version = noted.requested;
         self.push(stream, Work::Record { event, version })
@@ -337,8 +415,16 @@ impl Engine {
 
     /// Makes a stream wait for an event's latest record.
     pub fn wait(&mut self, event: EventId, stream: StreamId) -> Result<()> {
-        let version = self.events.get(&event).ok_or(Status::INVALID_HANDLE)?.requested;
-        if version > 0 { self.push(stream, Work::Wait { event, version }) } else { Ok(()) }
+        let version = self
+            .events
+            .get(&event)
+            .ok_or(Status::INVALID_HANDLE)?
+            .requested;
+        if version > 0 {
+            self.push(stream, Work::Wait { event, version })
+        } else {
+            Ok(())
+        }
     }
 
     /// When an event's latest record was reached, in simulated ns, if it was.
@@ -355,9 +441,19 @@ impl Engine {
 
     /// Simulated ns between the latest records of two events, by the clock of their GPU.
     pub fn elapsed(&mut self, start: EventId, end: EventId) -> Result<f64> {
-        let (took, gpu) = (self.reached(end)? - self.reached(start)?, self.event_gpu(end)?);
+        let (took, gpu) = (
+            self.reached(end)? - self.reached(start)?,
+            self.event_gpu(end)?,
+        );
         let wrong = |f: &&Fault| f.kind == Kind::Clock && f.gpu.is_none_or(|g| g == gpu);
-        Ok(took * self.scenario.fault.iter().filter(wrong).filter_map(|f| f.rate).product::<f64>())
+        Ok(took
+            * self
+                .scenario
+                .fault
+                .iter()
+                .filter(wrong)
+                .filter_map(|f| f.rate)
+                .product::<f64>())
     }
 
     /// Whether an event has nothing left to wait for; an event that was never recorded counts as reached.
@@ -370,7 +466,10 @@ impl Engine {
 
     /// The GPU of an event.
     pub fn event_gpu(&self, id: EventId) -> Result<usize> {
-        self.events.get(&id).map(|e| e.gpu).ok_or(Status::INVALID_HANDLE)
+        self.events
+            .get(&id)
+            .map(|e| e.gpu)
+            .ok_or(Status::INVALID_HANDLE)
     }
 }
 

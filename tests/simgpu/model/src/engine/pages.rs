@@ -36,24 +36,60 @@ pub(super) struct BatchCheck {
 
 impl Engine {
     /// Tags in the pages at `base`, which GPU `by` writes or reads, and the route there.
-    pub(super) fn tag_transfer(&mut self, by: usize, base: u64, tags: Tags, way: Way) -> Result<(Route, TagTransfer)> {
+    pub(super) fn tag_transfer(
+        &mut self,
+        by: usize,
+        base: u64,
+        tags: Tags,
+        way: Way,
+    ) -> Result<(Route, TagTransfer)> {
         let range = self.resolve(by, base, tags.pages << tags.shift, EngineKind::Sm)?;
-        let MemoryRange::Gpu { spans, owner, .. } = &range else { return Err(Status::ILLEGAL_ADDRESS) };
-        let ([span], owner) = (spans.as_slice(), *owner) else { return Err(Status::ILLEGAL_ADDRESS) };
-        let (from, to) = if way == Way::Write { (by, owner) } else { (owner, by) };
-        let tags = Tags { at: span.offset, ..tags };
+        let MemoryRange::Gpu { spans, owner, .. } = &range else {
+            return Err(Status::ILLEGAL_ADDRESS);
+        };
+        let ([span], owner) = (spans.as_slice(), *owner) else {
+            return Err(Status::ILLEGAL_ADDRESS);
+        };
+        let (from, to) = if way == Way::Write {
+            (by, owner)
+        } else {
+            (owner, by)
+        };
+        let tags = Tags {
+            at: span.offset,
+            ..tags
+        };
         let mut faulty = BTreeMap::new();
         if owner != by {
             let all = self.peer_transfer(by, (from, to), (EngineKind::Sm, way), spans, TAG, [0, 0]);
             // A fault that leaves the data as it is changes no page.
-            let meets = |all| self.scenario.fault.iter().any(|f| !leaves_data(f) && f.concerns(&all));
+            let meets = |all| {
+                self.scenario
+                    .fault
+                    .iter()
+                    .any(|f| !leaves_data(f) && f.concerns(&all))
+            };
             let concerned = all.is_some_and(meets);
             for page in tags.all().filter(|_| concerned) {
-                let one = Span { offset: tags.place(page), bytes: TAG, ..span.clone() };
-                let one = Span { physical: span.physical + (one.offset - span.offset), ..one };
-                let transfer =
-                    self.peer_transfer(by, (from, to), (EngineKind::Sm, way), std::slice::from_ref(&one), TAG, [0, 0]);
-                let faults = transfer.map_or(Vec::new(), |p| self.faults.met_by(&self.scenario, &p));
+                let one = Span {
+                    offset: tags.place(page),
+                    bytes: TAG,
+                    ..span.clone()
+                };
+                let one = Span {
+                    physical: span.physical + (one.offset - span.offset),
+                    ..one
+                };
+                let transfer = self.peer_transfer(
+                    by,
+                    (from, to),
+                    (EngineKind::Sm, way),
+                    std::slice::from_ref(&one),
+                    TAG,
+                    [0, 0],
+                );
+                let faults =
+                    transfer.map_or(Vec::new(), |p| self.faults.met_by(&self.scenario, &p));
                 if !faults.is_empty() {
                     faulty.insert(page, tag(by, one, owner, &tags, page, faults, way));
                 }
@@ -64,12 +100,22 @@ impl Engine {
         } else {
             self.scenario.direct(from, to, EngineKind::Sm, way)
         };
-        Ok((route, TagTransfer { by, span: span.clone(), tags, faulty }))
+        Ok((
+            route,
+            TagTransfer {
+                by,
+                span: span.clone(),
+                tags,
+                faulty,
+            },
+        ))
     }
 
     /// Writes tags.
     pub(super) fn write_tags(&mut self, tagged: TagTransfer) -> Result<()> {
-        let TagTransfer { span, tags, faulty, .. } = tagged;
+        let TagTransfer {
+            span, tags, faulty, ..
+        } = tagged;
         let except = faulty.keys().copied().collect();
         if let Some(store) = self.memory.stores.get_mut(&span.store) {
             store.write_tags(tags, except);
@@ -78,14 +124,31 @@ impl Engine {
     }
 
     /// Counts the pages whose tag is missing.
-    pub(super) fn count_tags(&mut self, tagged: &TagTransfer, sentinel: u64, restore: bool, out: u64) -> Result<()> {
-        let TagTransfer { by, span, tags, faulty } = tagged;
-        let Some(store) = self.memory.stores.get_mut(&span.store) else { return Ok(()) };
+    pub(super) fn count_tags(
+        &mut self,
+        tagged: &TagTransfer,
+        sentinel: u64,
+        restore: bool,
+        out: u64,
+    ) -> Result<()> {
+        let TagTransfer {
+            by,
+            span,
+            tags,
+            faulty,
+        } = tagged;
+        let Some(store) = self.memory.stores.get_mut(&span.store) else {
+            return Ok(());
+        };
         // If the tags are still as they were written, only the exceptions have to be checked.
         let position = store.tag_sets.iter().position(|set| set.tags == *tags);
         let pages: BTreeSet<u64> = match position {
             Some(n) => {
-                let except = store.tag_sets.get(n).map(|set| set.except.clone()).unwrap_or_default();
+                let except = store
+                    .tag_sets
+                    .get(n)
+                    .map(|set| set.except.clone())
+                    .unwrap_or_default();
                 if restore {
                     store.tag_sets.remove(n);
                 }
@@ -97,13 +160,22 @@ impl Engine {
         let (mut first, mut last) = (u64::MAX, 0);
         for page in pages {
             let one = faulty.get(&page);
-            let at = Span { offset: tags.place(page), bytes: TAG, ..span.clone() };
+            let at = Span {
+                offset: tags.place(page),
+                bytes: TAG,
+                ..span.clone()
+            };
             let found = match one {
                 Some(one) => self.seen(one),
                 None => self.memory.read(std::slice::from_ref(&at), *by),
             };
-            let before = crate::check::batch::pattern_from(sentinel, (page << tags.shift) + tags.inside(page));
-            let is = |content| crate::extents::bytes(&found) == crate::extents::bytes(&[(TAG, Some(content))]);
+            let before = crate::check::batch::pattern_from(
+                sentinel,
+                (page << tags.shift) + tags.inside(page),
+            );
+            let is = |content| {
+                crate::extents::bytes(&found) == crate::extents::bytes(&[(TAG, Some(content))])
+            };
             if is(tags.content(page)) {
                 if restore {
                     self.memory.write(&[at], &[(TAG, Some(before))]);
@@ -116,7 +188,11 @@ impl Engine {
             unchanged += u64::from(is(before));
             (first, last) = (first.min(page), last.max(page));
         }
-        self.tally(*by, out, [wrong, zero, unchanged, first, last, tags.pages, ones])
+        self.tally(
+            *by,
+            out,
+            [wrong, zero, unchanged, first, last, tags.pages, ones],
+        )
     }
 
     /// The copies of a table.
@@ -137,7 +213,11 @@ impl Engine {
     pub(super) fn copy_batch(&mut self, by: usize, table: u64, count: u64) -> Result<StartOutcome> {
         let mut moves = Vec::new();
         let mut taken = None;
-        for copy in self.table(by, table, count)?.into_iter().filter(|copy| copy.bytes > 0) {
+        for copy in self
+            .table(by, table, count)?
+            .into_iter()
+            .filter(|copy| copy.bytes > 0)
+        {
             let (route, one) = self.kernel_transfer(by, copy.to, copy.from, copy.bytes)?;
             taken.get_or_insert(route);
             moves.push(one);
@@ -162,20 +242,34 @@ impl Engine {
         for copy in self.table(by, table, count)? {
             let (begin, all) = copy.checked_range(check.guard);
             bytes += all;
-            check.copies.push((copy, self.resolve(by, begin, all, EngineKind::Sm)?));
+            check
+                .copies
+                .push((copy, self.resolve(by, begin, all, EngineKind::Sm)?));
         }
-        self.moving(self.scenario.local(by, EngineKind::Sm, 1.0), bytes, Effect::CheckBatch { check, out })
+        self.moving(
+            self.scenario.local(by, EngineKind::Sm, 1.0),
+            bytes,
+            Effect::CheckBatch { check, out },
+        )
     }
 
     /// Counts the words that differ from what a table's copies should leave.
     pub(super) fn count_batch(&mut self, check: BatchCheck, out: u64) -> Result<()> {
-        let BatchCheck { by, copies, seed, sentinel, guard, restore } = check;
+        let BatchCheck {
+            by,
+            copies,
+            seed,
+            sentinel,
+            guard,
+            restore,
+        } = check;
         let mut all = [0, 0, 0, u64::MAX, 0, 0, 0];
         for (n, (copy, range)) in (0..).zip(&copies) {
             let found = self.memory.read(range.spans(), by);
             let expected = copy.expected(guard, seed, sentinel);
             let (begin, bytes) = copy.checked_range(guard);
-            let before = crate::check::batch::pattern_from(sentinel, copy.place - (copy.to - begin));
+            let before =
+                crate::check::batch::pattern_from(sentinel, copy.place - (copy.to - begin));
             let counts = crate::check::batch::count(&found, &expected, &[(bytes, Some(before))]);
             let [wrong, zero, unchanged, first, last, words, ones] = &mut all;
             *words += bytes / WORD;
@@ -187,7 +281,10 @@ impl Engine {
                 *first = (*first).min(n << 40 | counts.first);
                 *last = (*last).max(n << 40 | counts.last);
             } else if restore {
-                let back: Piece = (copy.bytes, Some(crate::check::batch::pattern_from(sentinel, copy.place)));
+                let back: Piece = (
+                    copy.bytes,
+                    Some(crate::check::batch::pattern_from(sentinel, copy.place)),
+                );
                 let to = self.resolve(by, copy.to, copy.bytes, EngineKind::Sm)?;
                 self.memory.write(to.spans(), &[back]);
             }
@@ -199,17 +296,46 @@ impl Engine {
 /// Whether all data arrives unchanged, only later or by another path.
 fn leaves_data(fault: &Fault) -> bool {
     use Kind::{Collapse, Detour, Late, Narrow, Slow, SwitchCollapse};
-    matches!(fault.kind, Slow | Late | Narrow | Collapse | SwitchCollapse | Detour)
+    matches!(
+        fault.kind,
+        Slow | Late | Narrow | Collapse | SwitchCollapse | Detour
+    )
 }
 
 /// The transfer of one tag, written or read.
-fn tag(by: usize, at: Span, owner: usize, tags: &Tags, page: u64, faults: Vec<Fault>, way: Way) -> Transfer {
+fn tag(
+    by: usize,
+    at: Span,
+    owner: usize,
+    tags: &Tags,
+    page: u64,
+    faults: Vec<Fault>,
+    way: Way,
+) -> Transfer {
     match way {
         Way::Write => {
-            let to = Some(MemoryRange::Gpu { spans: vec![at], owner, direct: true });
-            Transfer { to, from: Source::Content(tags.content(page)), bytes: TAG, by, faults, way }
+            let to = Some(MemoryRange::Gpu {
+                spans: vec![at],
+                owner,
+                direct: true,
+            });
+            Transfer {
+                to,
+                from: Source::Content(tags.content(page)),
+                bytes: TAG,
+                by,
+                faults,
+                way,
+            }
         }
-        Way::Read => Transfer { to: None, from: Source::Spans(vec![at]), bytes: TAG, by, faults, way },
+        Way::Read => Transfer {
+            to: None,
+            from: Source::Spans(vec![at]),
+            bytes: TAG,
+            by,
+            faults,
+            way,
+        },
     }
 }
 
@@ -220,7 +346,15 @@ mod tests {
     use crate::kernel::Kernel;
     use crate::memory::Tags;
 
-    const TAGS: Tags = Tags { at: 0, pages: 32, first: 5, shift: 21, writer: 1, nonce: 3, seed: 4 };
+    const TAGS: Tags = Tags {
+        at: 0,
+        pages: 32,
+        first: 5,
+        shift: 21,
+        writer: 1,
+        nonce: 3,
+        seed: 4,
+    };
     const SENTINEL: u64 = 7;
     /// Where the pattern of GPU 0's buffer begins, if page 0 were its first page.
     const FIRST: u64 = 5 << 19;
@@ -229,7 +363,15 @@ mod tests {
     fn tagged(faults: &str) -> (EngineFixture, [u64; 5]) {
         let mut fixture = fixture("epyc-8x4090", faults);
         let base = fixture.buffers[0];
-        fixture.launch(0, Kernel::Fill { dst: base, words: SIZE / 4, seed: SENTINEL, first: FIRST });
+        fixture.launch(
+            0,
+            Kernel::Fill {
+                dst: base,
+                words: SIZE / 4,
+                seed: SENTINEL,
+                first: FIRST,
+            },
+        );
         fixture.finish(0);
         fixture.launch(1, Kernel::Tag { base, tags: TAGS });
         fixture.finish(1);
@@ -240,16 +382,36 @@ mod tests {
     fn counted(fixture: &mut EngineFixture, by: usize, restore: bool) -> [u64; 5] {
         let base = fixture.buffers[0];
         fixture.preset();
-        fixture.launch(by, Kernel::CheckTags { base, tags: TAGS, sentinel: SENTINEL, restore, out: OUT });
+        fixture.launch(
+            by,
+            Kernel::CheckTags {
+                base,
+                tags: TAGS,
+                sentinel: SENTINEL,
+                restore,
+                out: OUT,
+            },
+        );
         fixture.finish(by);
-        assert_eq!(fixture.host.read(OUT + 40, 8), 32u64.to_le_bytes(), "every page is looked at");
+        assert_eq!(
+            fixture.host.read(OUT + 40, 8),
+            32u64.to_le_bytes(),
+            "every page is looked at"
+        );
         fixture.out()
     }
 
     fn unchanged(fixture: &mut EngineFixture) -> u64 {
         let src = fixture.buffers[0];
         fixture.preset();
-        let check = Kernel::Check { src, words: SIZE / 4, first: FIRST, expected: SENTINEL, sentinel: 1, out: OUT };
+        let check = Kernel::Check {
+            src,
+            words: SIZE / 4,
+            first: FIRST,
+            expected: SENTINEL,
+            sentinel: 1,
+            out: OUT,
+        };
         fixture.launch(0, check);
         fixture.finish(0);
         fixture.out()[0]
@@ -260,16 +422,28 @@ mod tests {
         let (mut fixture, found) = tagged("");
         assert_eq!(found, [0, 0, 0, u64::MAX, 0]);
         assert_eq!(unchanged(&mut fixture), 0);
-        assert_eq!(counted(&mut fixture, 0, false)[..3], [32, 0, 32], "they are gone now");
+        assert_eq!(
+            counted(&mut fixture, 0, false)[..3],
+            [32, 0, 32],
+            "they are gone now"
+        );
     }
 
     #[test]
     fn pages_in_a_hole_get_no_tag() {
         // The buffer is at the bottom of the memory.
-        let hole = format!("[[fault]]\nkind = \"stale\"\npair = [1, 0]\nhole = [{}, {}]\n", 8 << 20, 12 << 20);
+        let hole = format!(
+            "[[fault]]\nkind = \"stale\"\npair = [1, 0]\nhole = [{}, {}]\n",
+            8 << 20,
+            12 << 20
+        );
         let (mut fixture, found) = tagged(&hole);
         assert_eq!(found, [2, 0, 2, 9, 10]);
-        assert_eq!(unchanged(&mut fixture), 0, "right ones were restored, and nothing came to the others");
+        assert_eq!(
+            unchanged(&mut fixture),
+            0,
+            "right ones were restored, and nothing came to the others"
+        );
         let (_, other) = tagged(&hole.replace("[1, 0]", "[2, 0]"));
         assert_eq!(other[0], 0, "another pair's hole");
     }
@@ -308,25 +482,43 @@ mod tests {
         (0..2).for_each(|gpu| fixture.finish(gpu));
         let (to, from) = (fixture.buffers[0], fixture.buffers[1]);
         let table = OUT + 4096;
-        let numbers = copies.iter().flat_map(|(t, f, n)| [to + t, from + f, *n, *f, *t]);
+        let numbers = copies
+            .iter()
+            .flat_map(|(t, f, n)| [to + t, from + f, *n, *f, *t]);
         let bytes: Vec<u8> = numbers.flat_map(u64::to_le_bytes).collect();
         fixture.host.write(table, &bytes);
         let count = copies.len() as u64;
         fixture.launch(1, Kernel::CopyBatch { table, count });
         fixture.finish(1);
         fixture.preset();
-        let check =
-            Kernel::CheckBatch { table, count, seed: 8, sentinel: SENTINEL, guard: 64, restore: true, out: OUT };
+        let check = Kernel::CheckBatch {
+            table,
+            count,
+            seed: 8,
+            sentinel: SENTINEL,
+            guard: 64,
+            restore: true,
+            out: OUT,
+        };
         fixture.launch(0, check);
         fixture.finish(0);
         let found = fixture.out();
         if found[0] == 0 {
-            assert_eq!(fixture.check(0, SIZE, SENTINEL, 1)[0], 0, "all is as it was");
+            assert_eq!(
+                fixture.check(0, SIZE, SENTINEL, 1)[0],
+                0,
+                "all is as it was"
+            );
         }
         found
     }
 
-    const COPIES: &[(u64, u64, u64)] = &[(64, 1, 1), (1003, 4096, 777), (8192, 8193, 4096), (1 << 20, 5, 8 << 20)];
+    const COPIES: &[(u64, u64, u64)] = &[
+        (64, 1, 1),
+        (1003, 4096, 777),
+        (8192, 8193, 4096),
+        (1 << 20, 5, 8 << 20),
+    ];
 
     #[test]
     fn batch_copies_of_any_size_and_alignment_are_correct() {
@@ -335,7 +527,12 @@ mod tests {
 
     #[test]
     fn each_copy_of_a_table_meets_its_own_faults() {
-        let fault = |more: &str| batch(&format!("[[fault]]\nkind = \"stale\"\npair = [1, 0]\n{more}"), COPIES);
+        let fault = |more: &str| {
+            batch(
+                &format!("[[fault]]\nkind = \"stale\"\npair = [1, 0]\n{more}"),
+                COPIES,
+            )
+        };
         assert_eq!(fault("no_multiple = 4\nfrom_bytes = 2")[3] >> 40, 1);
         let [wrong, _, old, first, last] = fault("from_bytes = 4096\nto_bytes = 4096");
         assert_eq!((wrong, old, first >> 40, last >> 40), (1024, 1024, 2, 2));
@@ -344,7 +541,10 @@ mod tests {
         assert_eq!(fault("load = 1")[0], 0, "nothing else was under way");
         assert_eq!(fault("shared = true")[0], 0);
         let half = fault(&format!("hole = [{}, {}]", 4 << 20, 5 << 20));
-        assert_eq!((half[0], half[3] & 0xff_ffff_ffff), ((1 << 20) / 4, ((3 << 20) + 64) / 4));
+        assert_eq!(
+            (half[0], half[3] & 0xff_ffff_ffff),
+            ((1 << 20) / 4, ((3 << 20) + 64) / 4)
+        );
     }
 
     #[test]
@@ -356,7 +556,10 @@ mod tests {
 
     #[test]
     fn a_non_sticky_error_is_returned_by_the_call_and_keeps_the_context() {
-        let mut fixture = fixture("epyc-8x4090", "[[fault]]\nkind = \"error\"\npair = [0, 1]\ncode = 1\n");
+        let mut fixture = fixture(
+            "epyc-8x4090",
+            "[[fault]]\nkind = \"error\"\npair = [0, 1]\ncode = 1\n",
+        );
         let [a, b] = [fixture.buffers[0], fixture.buffers[1]];
         assert_eq!(fixture.engine.refusal(0, b, a, 64), Err(crate::Status(1)));
         assert_eq!(fixture.engine.refusal(1, a, b, 64), Ok(()));

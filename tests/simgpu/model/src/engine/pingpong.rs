@@ -63,10 +63,14 @@ impl Engine {
             a.mine == b.theirs && a.theirs == b.mine && a.words == b.words
         };
         let partner = self.streams.iter().find_map(|(n, s)| match &s.running {
-            Some(Running::AwaitPartner { waiting, .. }) if fits(waiting) && *n != id => Some((*n, waiting.clone())),
+            Some(Running::AwaitPartner { waiting, .. }) if fits(waiting) && *n != id => {
+                Some((*n, waiting.clone()))
+            }
             _ => None,
         });
-        let Some((partner, other)) = partner else { return Err(Box::new(side)) };
+        let Some((partner, other)) = partner else {
+            return Err(Box::new(side));
+        };
         let (mine, theirs) = self.play(side, other);
         self.set_running(partner, theirs);
         Ok(mine)
@@ -74,9 +78,20 @@ impl Engine {
 
     /// Ends a side whose partner did not come.
     pub(super) fn end_without_partner(&mut self, id: StreamId) {
-        let Some(stream) = self.streams.get_mut(&id) else { return };
-        let Some(Running::AwaitPartner { waiting, .. }) = stream.running.take() else { return };
-        let found = PingPongResult { side: waiting, wrong: 0, first_bad: u64::MAX, rounds: 0, late: true, cycles: 0 };
+        let Some(stream) = self.streams.get_mut(&id) else {
+            return;
+        };
+        let Some(Running::AwaitPartner { waiting, .. }) = stream.running.take() else {
+            return;
+        };
+        let found = PingPongResult {
+            side: waiting,
+            wrong: 0,
+            first_bad: u64::MAX,
+            rounds: 0,
+            late: true,
+            cycles: 0,
+        };
         let running = self.take_time(found);
         self.set_running(id, running);
     }
@@ -85,7 +100,11 @@ impl Engine {
         let rounds = a.args.rounds.min(b.args.rounds);
         let (to_b, to_a) = (self.direction(&a), self.direction(&b));
         // A round goes to the second side and back; the second completes it when the first's flag arrives.
-        let (first, second) = if a.args.first { (&to_b, &to_a) } else { (&to_a, &to_b) };
+        let (first, second) = if a.args.first {
+            (&to_b, &to_a)
+        } else {
+            (&to_a, &to_b)
+        };
         let by_second = (first.lost_at - 1).min(second.lost_at).min(rounds);
         let by_first = (first.lost_at - 1).min(second.lost_at - 1).min(rounds);
         let both_first = a.args.first == b.args.first;
@@ -98,8 +117,19 @@ impl Engine {
             let rounds = done(side.args.first);
             let bad = rounds.checked_div(incoming.wrong_each).unwrap_or_default();
             let late = rounds < side.args.rounds;
-            let first_bad = if bad > 0 { incoming.wrong_each } else { u64::MAX };
-            let found = PingPongResult { side, wrong: bad * incoming.wrong_words, first_bad, rounds, late, cycles: 0 };
+            let first_bad = if bad > 0 {
+                incoming.wrong_each
+            } else {
+                u64::MAX
+            };
+            let found = PingPongResult {
+                side,
+                wrong: bad * incoming.wrong_words,
+                first_bad,
+                rounds,
+                late,
+                cycles: 0,
+            };
             self.take_time(found)
         };
         (side(a, &to_a), side(b, &to_b))
@@ -107,20 +137,37 @@ impl Engine {
 
     /// How faults affect messages from `side` to its partner.
     fn direction(&self, side: &PingPongSide) -> DirectionFaults {
-        let mut found = DirectionFaults { lost_at: u64::MAX, wrong_each: 0, wrong_words: 0 };
-        let MemoryRange::Gpu { spans, owner, .. } = &side.theirs else { return found };
-        let Some(span) = spans.first() else { return found };
+        let mut found = DirectionFaults {
+            lost_at: u64::MAX,
+            wrong_each: 0,
+            wrong_words: 0,
+        };
+        let MemoryRange::Gpu { spans, owner, .. } = &side.theirs else {
+            return found;
+        };
+        let Some(span) = spans.first() else {
+            return found;
+        };
         if *owner == side.by {
             return found;
         }
         // The data also meets what else is under way, which faults may ask for; the flag is judged alone.
-        let flag = PeerTransfer { physical: span.physical, ..PeerTransfer::write(side.by, *owner, span.kind, FLAG) };
+        let flag = PeerTransfer {
+            physical: span.physical,
+            ..PeerTransfer::write(side.by, *owner, span.kind, FLAG)
+        };
         let route = (EngineKind::Sm, Way::Write);
         let words = side.args.words;
         let data = self.peer_transfer(side.by, (side.by, *owner), route, spans, words * 4, [0, 0]);
         for fault in &self.scenario.fault {
             let loses = match fault.kind {
-                Kind::Zeros | Kind::Ones | Kind::Stale | Kind::Mirror | Kind::Offset | Kind::Hang | Kind::Error => true,
+                Kind::Zeros
+                | Kind::Ones
+                | Kind::Stale
+                | Kind::Mirror
+                | Kind::Offset
+                | Kind::Hang
+                | Kind::Error => true,
                 Kind::Victim => fault.instead,
                 _ => false,
             };
@@ -130,7 +177,12 @@ impl Engine {
             let wrong = match fault.kind {
                 Kind::Flip => 1,
                 Kind::Partial => words / 2,
-                Kind::Reorder | Kind::Zeros | Kind::Ones | Kind::Stale | Kind::Mirror | Kind::Offset => words,
+                Kind::Reorder
+                | Kind::Zeros
+                | Kind::Ones
+                | Kind::Stale
+                | Kind::Mirror
+                | Kind::Offset => words,
                 _ => 0,
             };
             if wrong > 0 && data.as_ref().is_some_and(|data| fault.meets(data)) {
@@ -143,19 +195,36 @@ impl Engine {
     /// Sets how long a side takes.
     fn take_time(&self, mut found: PingPongResult) -> Running {
         let (a, args) = (found.side.by, found.side.args);
-        let b = if let MemoryRange::Gpu { owner, .. } = &found.side.theirs { *owner } else { a };
+        let b = if let MemoryRange::Gpu { owner, .. } = &found.side.theirs {
+            *owner
+        } else {
+            a
+        };
         let late = |from, to| {
-            let here = self.scenario.faults(Kind::Late, from, to).filter(|f| f.engine != Some(EngineKind::Ce));
+            let here = self
+                .scenario
+                .faults(Kind::Late, from, to)
+                .filter(|f| f.engine != Some(EngineKind::Ce));
             here.filter_map(|f| f.rate).product::<f64>()
         };
-        let flag = |from, to| self.scenario.pair(from, to).flag_us.of(from, to) * 1000.0 * late(from, to);
+        let flag =
+            |from, to| self.scenario.pair(from, to).flag_us.of(from, to) * 1000.0 * late(from, to);
         let round = flag(a, b) + flag(b, a);
         let takes = found.rounds as f64 * round;
-        let takes = if found.late { takes.max(self.nanoseconds(args.cycles)) } else { takes };
+        let takes = if found.late {
+            takes.max(self.nanoseconds(args.cycles))
+        } else {
+            takes
+        };
         found.cycles = self.cycles(takes);
         let begins = self.now + self.scenario.figures.local.launch_us * 1000.0 + takes;
         let route = Route::alone(takes, f64::INFINITY);
-        Running::Moving { begins, left: 0.0, route, effect: Effect::PingPong(Box::new(found)) }
+        Running::Moving {
+            begins,
+            left: 0.0,
+            route,
+            effect: Effect::PingPong(Box::new(found)),
+        }
     }
 
     /// Writes a side's five numbers, and the last message into its mailbox.
@@ -164,17 +233,34 @@ impl Engine {
         let old = self.numbers(*by, args.out, 2)?;
         let [_, first] = old[..] else { return Ok(()) };
         let late = u64::from(found.late);
-        let numbers = [found.wrong, first.min(found.first_bad), found.rounds, late, found.cycles];
+        let numbers = [
+            found.wrong,
+            first.min(found.first_bad),
+            found.rounds,
+            late,
+            found.cycles,
+        ];
         self.put_numbers(*by, args.out, &numbers)?;
         if found.rounds > 0 {
             let at = |from: u64, bytes: u64| {
                 let spans = mine.spans().iter().take(1);
-                spans.map(|s| crate::memory::Span { offset: s.offset + from, bytes, ..s.clone() }).collect::<Vec<_>>()
+                spans
+                    .map(|s| crate::memory::Span {
+                        offset: s.offset + from,
+                        bytes,
+                        ..s.clone()
+                    })
+                    .collect::<Vec<_>>()
             };
             let flag = found.rounds.to_le_bytes().into_iter().take(4).collect();
-            self.memory.write(&at(0, FLAG), &[(FLAG, Some(Content::bytes(flag)))]);
-            let (data, bytes) = (Content::pattern(args.seed_mine, found.rounds * args.words), args.words * 4);
-            self.memory.write(&at(DATA_AT, bytes), &[(bytes, Some(data))]);
+            self.memory
+                .write(&at(0, FLAG), &[(FLAG, Some(Content::bytes(flag)))]);
+            let (data, bytes) = (
+                Content::pattern(args.seed_mine, found.rounds * args.words),
+                args.words * 4,
+            );
+            self.memory
+                .write(&at(DATA_AT, bytes), &[(bytes, Some(data))]);
         }
         Ok(())
     }

@@ -51,38 +51,75 @@ impl Engine {
         self.resolve(by, out, 64, EngineKind::Sm)?;
         let bytes = vectors * 16;
         let (route, from) = self.check_source(by, memory, bytes)?;
-        self.moving(route, bytes * 2, Effect::March(Box::new(Inversion { from, wanted, out })))
+        self.moving(
+            route,
+            bytes * 2,
+            Effect::March(Box::new(Inversion { from, wanted, out })),
+        )
     }
 
     pub(super) fn invert(&mut self, Inversion { from, wanted, out }: Inversion) -> Result<()> {
         let mut found = count(&self.seen(&from), &wanted);
-        let Source::Spans(spans) = &from.from else { return Ok(()) };
-        let mut bits = if found.bad > 0 { u64::from(u32::MAX) } else { 0 };
+        let Source::Spans(spans) = &from.from else {
+            return Ok(());
+        };
+        let mut bits = if found.bad > 0 {
+            u64::from(u32::MAX)
+        } else {
+            0
+        };
         for at in self.stuck_words(from.by, spans) {
             let right = wanted.expected.at(at);
             if right & STUCK == 0 {
                 bits |= u64::from(STUCK);
                 let (first, last) = (found.first.min(at), found.last.max(at));
-                found = Counts { bad: found.bad + 1, first, last, ..found };
+                found = Counts {
+                    bad: found.bad + 1,
+                    first,
+                    last,
+                    ..found
+                };
             }
         }
-        let n = [found.bad, found.zeros, found.sentinels, found.first, found.last, from.bytes / 4, found.ones];
+        let n = [
+            found.bad,
+            found.zeros,
+            found.sentinels,
+            found.first,
+            found.last,
+            from.bytes / 4,
+            found.ones,
+        ];
         self.tally(from.by, out, n)?;
-        let old = self.numbers(from.by, out + 48, 1)?.first().copied().unwrap_or_default();
+        let old = self
+            .numbers(from.by, out + 48, 1)?
+            .first()
+            .copied()
+            .unwrap_or_default();
         self.put_numbers(from.by, out + 48, &[old | bits])?;
         // A step writes what the next one must find, which is the counts' sentinel.
-        self.memory.write(spans, &[(from.bytes, Some(Content::Pattern(wanted.sentinel, 0)))]);
+        self.memory.write(
+            spans,
+            &[(from.bytes, Some(Content::Pattern(wanted.sentinel, 0)))],
+        );
         Ok(())
     }
 
     /// Indices of the words in a stretch of a GPU's memory that have a stuck bit.
     fn stuck_words(&self, gpu: usize, spans: &[Span]) -> Vec<u64> {
-        let faults = self.scenario.fault.iter().filter(|f| f.kind == Kind::Stuck && f.gpu == Some(gpu));
+        let faults = self
+            .scenario
+            .fault
+            .iter()
+            .filter(|f| f.kind == Kind::Stuck && f.gpu == Some(gpu));
         let mut words = Vec::new();
         for fault in faults {
             let mut before = 0;
             for span in spans {
-                let inside = fault.at.checked_sub(span.physical).filter(|at| *at < span.bytes);
+                let inside = fault
+                    .at
+                    .checked_sub(span.physical)
+                    .filter(|at| *at < span.bytes);
                 words.extend(inside.map(|at| (before + at) / 4));
                 before += span.bytes;
             }
@@ -102,13 +139,37 @@ impl Engine {
         let sum = self.sum_of(seed, batches).wrapping_mul(times);
         let each = batches * times * BATCH;
         let takes = (blocks * each) as f64 / RATE;
-        let effect = Effect::Products(Products { by, blocks, sum, each, out });
+        let effect = Effect::Products(Products {
+            by,
+            blocks,
+            sum,
+            each,
+            out,
+        });
         self.moving(Route::alone(takes, f64::INFINITY), 8, effect)
     }
 
-    pub(super) fn write_sums(&mut self, Products { by, blocks, sum, each, out }: Products) -> Result<()> {
+    pub(super) fn write_sums(
+        &mut self,
+        Products {
+            by,
+            blocks,
+            sum,
+            each,
+            out,
+        }: Products,
+    ) -> Result<()> {
         let wrong = self.faults.wrong_product(&self.scenario, by, blocks * each);
-        let number = |block: u64| [if wrong && block == blocks / 2 { sum ^ 1 } else { sum }, block / 2];
+        let number = |block: u64| {
+            [
+                if wrong && block == blocks / 2 {
+                    sum ^ 1
+                } else {
+                    sum
+                },
+                block / 2,
+            ]
+        };
         let numbers: Vec<u64> = (0..blocks).flat_map(number).collect();
         self.put_numbers(by, out, &numbers)
     }
@@ -118,7 +179,9 @@ impl Engine {
         match self.cached_sum {
             Some((known, of, sum)) if (known, of) == (seed, batches) => sum,
             _ => {
-                let sum = (0..batches).fold(0_u64, |sum, n| sum.wrapping_add(batch_sum(seed.wrapping_add(n))));
+                let sum = (0..batches).fold(0_u64, |sum, n| {
+                    sum.wrapping_add(batch_sum(seed.wrapping_add(n)))
+                });
                 self.cached_sum = Some((seed, batches, sum));
                 sum
             }
@@ -137,7 +200,9 @@ fn batch_sum(seed: u64) -> u64 {
     let a: Vec<i64> = (0..128 * 64).map(number).collect();
     let b: Vec<i64> = (128 * 64..2 * 128 * 64).map(number).collect();
     let row = |i: usize| -> Vec<i64> {
-        (0..64).map(|k| a.iter().skip(i * 64 + k).step_by(16 * 64).sum::<i64>() * 2).collect()
+        (0..64)
+            .map(|k| a.iter().skip(i * 64 + k).step_by(16 * 64).sum::<i64>() * 2)
+            .collect()
     };
     let mut sum = 0_u64;
     for row in (0..16).map(row) {
@@ -154,5 +219,8 @@ fn batch_sum(seed: u64) -> u64 {
 /// What a step of moving inversions must find, and what it writes.
 pub(super) fn inverted(seed: u64, first: u64, before: u32, after: u32) -> CheckPatterns {
     let pattern = |flip| Pattern { seed, first, flip };
-    CheckPatterns { expected: pattern(before), sentinel: pattern(after) }
+    CheckPatterns {
+        expected: pattern(before),
+        sentinel: pattern(after),
+    }
 }

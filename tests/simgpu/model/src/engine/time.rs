@@ -72,16 +72,30 @@ impl Engine {
     /// Ends waiting for the host, if the host has set the flag or the timeout has passed.
     fn check_wait(&mut self, id: StreamId) {
         match self.streams.get(&id).and_then(|s| s.running.as_ref()) {
-            Some(Running::Spin { flag, until, takes, .. }) => {
+            Some(Running::Spin {
+                flag, until, takes, ..
+            }) => {
                 let (flag, until, takes) = (*flag, *until, *takes);
                 self.materialize(flag);
                 let set = self.host.word(flag) != 0;
                 if !set && self.host.clock() < until {
                     return;
                 }
-                let begins = if set { self.released_at(flag) } else { self.now + takes };
+                let begins = if set {
+                    self.released_at(flag)
+                } else {
+                    self.now + takes
+                };
                 let route = Route::alone(begins - self.now, f64::INFINITY);
-                self.set_running(id, Running::Moving { begins, left: 0.0, route, effect: Effect::Nothing });
+                self.set_running(
+                    id,
+                    Running::Moving {
+                        begins,
+                        left: 0.0,
+                        route,
+                        effect: Effect::Nothing,
+                    },
+                );
             }
             Some(Running::AwaitRanks { call, .. }) => {
                 let key = (call.comm, call.number);
@@ -107,12 +121,19 @@ impl Engine {
             return at.max(self.now);
         }
         let clock = self.host.clock();
-        let spins = self.streams.values().filter_map(|s| match s.running.as_ref()? {
-            Running::Spin { flag: waits, since: (real, simulated), .. } if *waits == flag => {
-                Some(simulated + clock.saturating_sub(*real).as_secs_f64() * 1e9)
-            }
-            _ => None,
-        });
+        let spins = self
+            .streams
+            .values()
+            .filter_map(|s| match s.running.as_ref()? {
+                Running::Spin {
+                    flag: waits,
+                    since: (real, simulated),
+                    ..
+                } if *waits == flag => {
+                    Some(simulated + clock.saturating_sub(*real).as_secs_f64() * 1e9)
+                }
+                _ => None,
+            });
         let at = spins.fold(self.now, f64::max);
         self.released = Some((flag, at));
         at
@@ -143,7 +164,15 @@ impl Engine {
         let mut until = f64::INFINITY;
         for id in &self.active {
             let running = self.streams.get(id).and_then(|s| s.running.as_ref());
-            let Some(Running::Moving { begins, left, route, .. }) = running else { continue };
+            let Some(Running::Moving {
+                begins,
+                left,
+                route,
+                ..
+            }) = running
+            else {
+                continue;
+            };
             if *begins > self.now || *left <= 0.0 {
                 until = until.min(begins.max(self.now));
             } else {
@@ -153,13 +182,19 @@ impl Engine {
         }
         let collapsed = self.collapsed(&flows);
         let shares: Vec<_> = flows.iter().map(|r| &r.flow).collect();
-        let rates = flow::share(&shares, |link| self.scenario.capacity(link) * collapse_factor(&collapsed, link));
+        let rates = flow::share(&shares, |link| {
+            self.scenario.capacity(link) * collapse_factor(&collapsed, link)
+        });
         for ((_, left, rate), new) in moving.iter_mut().zip(rates) {
             *rate = new.max(1e-9);
             until = until.min(self.now + *left / *rate);
         }
         let resolution = resolution(moving.len());
-        let until = if resolution > 0.0 { (until / resolution).ceil() * resolution } else { until };
+        let until = if resolution > 0.0 {
+            (until / resolution).ceil() * resolution
+        } else {
+            until
+        };
         until.is_finite().then_some(Interval { until, moving })
     }
 
@@ -167,7 +202,12 @@ impl Engine {
     /// left.
     fn collapsed(&self, flows: &[&Route]) -> BTreeMap<usize, f64> {
         let mut found = BTreeMap::new();
-        for fault in self.scenario.fault.iter().filter(|f| f.kind == Kind::Collapse) {
+        for fault in self
+            .scenario
+            .fault
+            .iter()
+            .filter(|f| f.kind == Kind::Collapse)
+        {
             let mut count: BTreeMap<usize, usize> = BTreeMap::new();
             let moved = |route: &Route| match route.mover {
                 Mover::Peers(engine, way) => {
@@ -181,11 +221,22 @@ impl Engine {
                     *count.entry(gpu).or_default() += 1;
                 }
             }
-            let hit = count.into_iter().filter(|(_, n)| *n >= fault.flows).map(|(gpu, _)| gpu);
+            let hit = count
+                .into_iter()
+                .filter(|(_, n)| *n >= fault.flows)
+                .map(|(gpu, _)| gpu);
             found.extend(hit.map(|gpu| (gpu, fault.rate.unwrap_or(1.0))));
         }
-        for fault in self.scenario.fault.iter().filter(|f| f.kind == Kind::SwitchCollapse) {
-            found.extend(self.behind_collapsed(flows, fault.flows).map(|gpu| (gpu, fault.rate.unwrap_or(1.0))));
+        for fault in self
+            .scenario
+            .fault
+            .iter()
+            .filter(|f| f.kind == Kind::SwitchCollapse)
+        {
+            found.extend(
+                self.behind_collapsed(flows, fault.flows)
+                    .map(|gpu| (gpu, fault.rate.unwrap_or(1.0))),
+            );
         }
         found
     }
@@ -195,17 +246,27 @@ impl Engine {
         let uplinks = &self.scenario.figures.uplink;
         let behind = |gpu: usize| uplinks.iter().position(|uplink| uplink.gpus.contains(&gpu));
         let mut written: BTreeMap<usize, (BTreeSet<usize>, BTreeSet<usize>)> = BTreeMap::new();
-        for route in flows.iter().filter(|route| matches!(route.mover, Mover::Peers(_, Way::Write))) {
-            let Some((from, to)) = route.peers else { continue };
-            let (Some(here), Some(there)) = (behind(from), behind(to)) else { continue };
+        for route in flows
+            .iter()
+            .filter(|route| matches!(route.mover, Mover::Peers(_, Way::Write)))
+        {
+            let Some((from, to)) = route.peers else {
+                continue;
+            };
+            let (Some(here), Some(there)) = (behind(from), behind(to)) else {
+                continue;
+            };
             if here != there {
                 let (by, to) = written.entry(here).or_default();
                 by.insert(from);
                 to.insert(there);
             }
         }
-        let hit = written.into_iter().filter(move |(_, (by, to))| by.len() >= senders && to.len() > 1);
-        hit.flat_map(|(here, (by, _))| by.into_iter().map(move |gpu| (here, gpu))).map(|(_, gpu)| gpu)
+        let hit = written
+            .into_iter()
+            .filter(move |(_, (by, to))| by.len() >= senders && to.len() > 1);
+        hit.flat_map(|(here, (by, _))| by.into_iter().map(move |gpu| (here, gpu)))
+            .map(|(_, gpu)| gpu)
     }
 
     /// Advances the clock, and completes what has ended.
@@ -224,7 +285,9 @@ impl Engine {
         self.now = interval.until;
         let active: Vec<_> = self.active.iter().copied().collect();
         for id in active {
-            let Some(stream) = self.streams.get_mut(&id) else { continue };
+            let Some(stream) = self.streams.get_mut(&id) else {
+                continue;
+            };
             let ended = matches!(&stream.running,
                 Some(Running::Moving { begins, left, .. }) if *begins <= self.now && *left <= 0.0);
             if !ended {
@@ -263,7 +326,9 @@ struct Interval {
 /// The fraction of a link's rate that a collapse leaves.
 fn collapse_factor(collapsed: &BTreeMap<usize, f64>, link: Link) -> f64 {
     match link {
-        Link::Out(gpu) | Link::In(gpu) | Link::Link(gpu) => collapsed.get(&gpu).copied().unwrap_or(1.0),
+        Link::Out(gpu) | Link::In(gpu) | Link::Link(gpu) => {
+            collapsed.get(&gpu).copied().unwrap_or(1.0)
+        }
         _ => 1.0,
     }
 }

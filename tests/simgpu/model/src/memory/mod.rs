@@ -158,9 +158,20 @@ impl Memory {
         }
         let used = self.used.get_mut(gpu).ok_or(Status::INVALID_DEVICE)?;
         *used += size;
-        let physical = lowest_gap(self.stores.values().filter(|s| s.gpu == gpu && !s.adopted), size);
+        let physical = lowest_gap(
+            self.stores.values().filter(|s| s.gpu == gpu && !s.adopted),
+            size,
+        );
         self.next += 1;
-        self.stores.insert(self.next, Store { gpu, bytes, physical, ..Store::default() });
+        self.stores.insert(
+            self.next,
+            Store {
+                gpu,
+                bytes,
+                physical,
+                ..Store::default()
+            },
+        );
         Ok(self.next)
     }
 
@@ -184,13 +195,25 @@ impl Memory {
             return Err(Status::OUT_OF_MEMORY);
         };
         let kind = MemoryKind::Alloc;
-        self.maps.insert(address, Mapping { bytes, store, offset: 0, kind, access: GpuSet::NONE });
+        self.maps.insert(
+            address,
+            Mapping {
+                bytes,
+                store,
+                offset: 0,
+                kind,
+                access: GpuSet::NONE,
+            },
+        );
         Ok(address)
     }
 
     /// cuMemFree. Returns the GPU whose memory it was.
     pub fn free_at(&mut self, address: u64) -> Result<usize> {
-        let mapping = self.maps.get(&address).filter(|m| m.kind == MemoryKind::Alloc);
+        let mapping = self
+            .maps
+            .get(&address)
+            .filter(|m| m.kind == MemoryKind::Alloc);
         let store = mapping.ok_or(Status::INVALID_VALUE)?.store;
         self.maps.remove(&address);
         let gpu = self.stores.get(&store).map_or(0, |s| s.gpu);
@@ -201,7 +224,12 @@ impl Memory {
     /// Frees what was allocated on a GPU when its context is destroyed.
     pub fn forget(&mut self, gpu: usize) {
         let own = |m: &Mapping| self.stores.get(&m.store).is_some_and(|s| s.gpu == gpu);
-        let gone: Vec<_> = self.maps.iter().filter(|(_, m)| own(m)).map(|(a, m)| (*a, m.store)).collect();
+        let gone: Vec<_> = self
+            .maps
+            .iter()
+            .filter(|(_, m)| own(m))
+            .map(|(a, m)| (*a, m.store))
+            .collect();
         for (address, store) in gone {
             self.maps.remove(&address);
             self.drop_store(store);
@@ -212,7 +240,10 @@ impl Memory {
     #[must_use]
     pub fn at(&self, gpu: usize, at: u64) -> Option<(StoreId, u64)> {
         let here = |s: &Store| s.gpu == gpu && (s.physical..s.physical + s.bytes).contains(&at);
-        self.stores.iter().find(|(_, s)| here(s)).map(|(id, s)| (*id, at - s.physical))
+        self.stores
+            .iter()
+            .find(|(_, s)| here(s))
+            .map(|(id, s)| (*id, at - s.physical))
     }
 
     /// What the `bytes` bytes from `address` on refer to.
@@ -222,14 +253,22 @@ impl Memory {
         }
         let before = self.pinned.range(..=address).next_back();
         let inside = before.is_some_and(|(start, p)| address + bytes <= start + p.bytes);
-        Ok(if inside { Location::Pinned } else { Location::Pageable })
+        Ok(if inside {
+            Location::Pinned
+        } else {
+            Location::Pageable
+        })
     }
 
     fn spans(&self, address: u64, bytes: u64) -> Result<Vec<Span>> {
         let mut spans = Vec::new();
         let (mut here, mut left) = (address, bytes);
         loop {
-            let (start, map) = self.maps.range(..=here).next_back().ok_or(Status::ILLEGAL_ADDRESS)?;
+            let (start, map) = self
+                .maps
+                .range(..=here)
+                .next_back()
+                .ok_or(Status::ILLEGAL_ADDRESS)?;
             let inside = here - start;
             if inside >= map.bytes {
                 return Err(Status::ILLEGAL_ADDRESS);
@@ -257,10 +296,14 @@ impl Memory {
     #[must_use]
     pub fn read(&self, spans: &[Span], by: usize) -> Vec<Piece> {
         let one = |span: &Span| {
-            let Some(store) = self.stores.get(&span.store) else { return Vec::new() };
+            let Some(store) = self.stores.get(&span.store) else {
+                return Vec::new();
+            };
             let pieces = store.pieces(span.offset, span.bytes);
             match store.mirrors.get(&by) {
-                Some(mirror) if by != store.gpu => overlay(&pieces, &mirror.read(span.offset, span.bytes)),
+                Some(mirror) if by != store.gpu => {
+                    overlay(&pieces, &mirror.read(span.offset, span.bytes))
+                }
                 _ => pieces,
             }
         };
@@ -274,7 +317,9 @@ impl Memory {
         for span in spans {
             let (mut at, end) = (span.offset, span.offset + span.bytes);
             while at < end {
-                let Some((n, content)) = open.take().or_else(|| pieces.next()) else { return };
+                let Some((n, content)) = open.take().or_else(|| pieces.next()) else {
+                    return;
+                };
                 let take = n.min(end - at);
                 self.put(span.store, at, take, content.clone());
                 if n > take {
@@ -295,7 +340,9 @@ impl Memory {
 /// The lowest offset at which `bytes` bytes fit between stores or after all of them. Of a GPU's pages the model keeps only
 /// their offsets.
 fn lowest_gap<'a>(stores: impl Iterator<Item = &'a Store>, bytes: u64) -> u64 {
-    let mut taken: Vec<_> = stores.map(|s| (s.physical, s.bytes.next_multiple_of(PAGE))).collect();
+    let mut taken: Vec<_> = stores
+        .map(|s| (s.physical, s.bytes.next_multiple_of(PAGE)))
+        .collect();
     taken.sort_unstable();
     let mut at = 0;
     for (from, size) in taken {
@@ -356,9 +403,15 @@ mod tests {
         let b = memory.alloc(0, 4096).unwrap();
         assert!(a != b && spans(&memory, a, 4096).is_ok());
         for (address, bytes) in [(a, 4097), (a + 4096, 1), (b - 1, 1), (a - 1, 2)] {
-            assert_eq!(spans(&memory, address, bytes).unwrap_err(), Status::ILLEGAL_ADDRESS);
+            assert_eq!(
+                spans(&memory, address, bytes).unwrap_err(),
+                Status::ILLEGAL_ADDRESS
+            );
         }
-        assert!(matches!(memory.locate(0x5555_0000_0000, 4).unwrap(), Location::Pageable));
+        assert!(matches!(
+            memory.locate(0x5555_0000_0000, 4).unwrap(),
+            Location::Pageable
+        ));
     }
 
     #[test]
@@ -375,19 +428,33 @@ mod tests {
     #[test]
     fn adjacent_vmm_mappings_form_one_address_range() {
         let mut memory = Memory::new(vec![100 * MIB; 2]);
-        let (a, b) = (memory.create(0, 2 * MIB).unwrap(), memory.create(1, 2 * MIB).unwrap());
+        let (a, b) = (
+            memory.create(0, 2 * MIB).unwrap(),
+            memory.create(1, 2 * MIB).unwrap(),
+        );
         assert_eq!(memory.create(0, MIB), Err(Status::INVALID_VALUE));
         let address = memory.reserve(4 * MIB, 0).unwrap();
         memory.map(address, 2 * MIB, 0, a).unwrap();
-        assert_eq!(memory.map(address, 2 * MIB, 0, b), Err(Status::INVALID_VALUE));
+        assert_eq!(
+            memory.map(address, 2 * MIB, 0, b),
+            Err(Status::INVALID_VALUE)
+        );
         memory.map(address + 2 * MIB, 2 * MIB, 0, b).unwrap();
         memory.release(a).unwrap();
         memory.set_access(address, 4 * MIB, 1, true).unwrap();
         let all = spans(&memory, address + MIB, 2 * MIB).unwrap();
-        assert_eq!(all.iter().map(|s| (s.owner, s.offset, s.bytes)).collect::<Vec<_>>(), [(0, MIB, MIB), (1, 0, MIB)]);
+        assert_eq!(
+            all.iter()
+                .map(|s| (s.owner, s.offset, s.bytes))
+                .collect::<Vec<_>>(),
+            [(0, MIB, MIB), (1, 0, MIB)]
+        );
         memory.write(&all, &[(2 * MIB, Some(Content::pattern(1, 0)))]);
         assert_eq!(memory.read(&all, 0).len(), 2);
-        assert_eq!(memory.unreserve(address, 4 * MIB), Err(Status::INVALID_VALUE));
+        assert_eq!(
+            memory.unreserve(address, 4 * MIB),
+            Err(Status::INVALID_VALUE)
+        );
         memory.unmap(address, 4 * MIB).unwrap();
         memory.unreserve(address, 4 * MIB).unwrap();
         // The released store was freed with its mapping, the other one still has a handle.
@@ -401,7 +468,11 @@ mod tests {
         let stretch = spans(&memory, address, 4096).unwrap();
         memory.write(&stretch, &[(4096, Some(Content::Byte(1)))]);
         let store = memory.stores.get_mut(&stretch[0].store).unwrap();
-        store.mirrors.entry(0).or_default().write(8, 8, Content::Byte(2));
+        store
+            .mirrors
+            .entry(0)
+            .or_default()
+            .write(8, 8, Content::Byte(2));
         let seen = |by| crate::extents::bytes(&memory.read(&stretch, by));
         assert_eq!((seen(0)[7], seen(0)[8], seen(0)[16]), (1, 2, 1));
         assert!(seen(1).iter().all(|b| *b == 1));

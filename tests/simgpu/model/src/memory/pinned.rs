@@ -24,7 +24,10 @@ impl Pinned {
     /// New memory, which is open and zero.
     #[must_use]
     pub fn new(bytes: u64) -> Self {
-        Self { bytes, closed: Extents::default() }
+        Self {
+            bytes,
+            closed: Extents::default(),
+        }
     }
 
     /// The contents of `bytes` bytes from `address` on. Large open parts that were read are closed, since their contents
@@ -53,7 +56,10 @@ impl Pinned {
             for (at, length) in [(here, from - here), (to, here + n - to)] {
                 if length > 0 {
                     self.materialize(host, at, length);
-                    host.write(at, &extents::bytes(&[(length, Some(content.skip(at - here)))]));
+                    host.write(
+                        at,
+                        &extents::bytes(&[(length, Some(content.skip(at - here)))]),
+                    );
                 }
             }
             here += n;
@@ -68,7 +74,10 @@ impl Pinned {
         for piece in self.closed.read(start, end - start) {
             if piece.1.is_some() {
                 host.open(here, piece.0);
-                host.write(here, &extents::bytes(&cut(std::slice::from_ref(&piece), piece.0)));
+                host.write(
+                    here,
+                    &extents::bytes(&cut(std::slice::from_ref(&piece), piece.0)),
+                );
             }
             here += piece.0;
         }
@@ -82,13 +91,23 @@ impl Pinned {
     }
 
     /// Closes the whole grains of a stretch if there are enough of them, and returns their address range.
-    fn close(&mut self, host: &mut dyn Host, address: u64, bytes: u64, content: &Content) -> Option<(u64, u64)> {
-        let (start, end) = (address.next_multiple_of(GRAIN), (address + bytes) / GRAIN * GRAIN);
+    fn close(
+        &mut self,
+        host: &mut dyn Host,
+        address: u64,
+        bytes: u64,
+        content: &Content,
+    ) -> Option<(u64, u64)> {
+        let (start, end) = (
+            address.next_multiple_of(GRAIN),
+            (address + bytes) / GRAIN * GRAIN,
+        );
         if end < start + SMALL {
             return None;
         }
         host.close(start, end - start);
-        self.closed.write(start, end - start, content.skip(start - address));
+        self.closed
+            .write(start, end - start, content.skip(start - address));
         Some((start, end))
     }
 }
@@ -105,7 +124,11 @@ mod tests {
         let (mut host, mut pinned) = (Map::default(), Pinned::new(16 * GRAIN));
         let pattern = Content::pattern(5, 0);
         pinned.write(&mut host, BASE + 4, &[(10 * GRAIN, Some(pattern.clone()))]);
-        assert!(!pinned.is_closed(BASE) && pinned.is_closed(BASE + GRAIN) && pinned.is_closed(BASE + 9 * GRAIN));
+        assert!(
+            !pinned.is_closed(BASE)
+                && pinned.is_closed(BASE + GRAIN)
+                && pinned.is_closed(BASE + 9 * GRAIN)
+        );
         assert!(!pinned.is_closed(BASE + 10 * GRAIN));
         let all = pinned.read(&mut host, BASE + 4, 10 * GRAIN);
         let mut expected = vec![0; usize::try_from(10 * GRAIN).unwrap()];
@@ -118,7 +141,10 @@ mod tests {
         assert_eq!(host.read(BASE + 5 * GRAIN + 7, 1), expected[at..=at]);
         host.write(BASE + 5 * GRAIN + 7, &[0xaa]);
         expected[at] = 0xaa;
-        assert_eq!(extents::bytes(&pinned.read(&mut host, BASE + 4, 10 * GRAIN)), expected);
+        assert_eq!(
+            extents::bytes(&pinned.read(&mut host, BASE + 4, 10 * GRAIN)),
+            expected
+        );
     }
 
     #[test]

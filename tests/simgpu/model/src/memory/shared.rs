@@ -75,30 +75,63 @@ impl Memory {
     /// What another process needs to know of a store.
     pub fn info(&self, id: StoreId) -> Result<StoreInfo> {
         let store = self.stores.get(&id).ok_or(Status::INVALID_VALUE)?;
-        Ok(StoreInfo { gpu: store.gpu, bytes: store.bytes, physical: store.physical })
+        Ok(StoreInfo {
+            gpu: store.gpu,
+            bytes: store.bytes,
+            physical: store.physical,
+        })
     }
 
     /// The allocation that contains an address: its store, and the address's offset in it.
     pub fn allocation(&self, address: u64) -> Result<(StoreId, u64)> {
         let before = self.maps.range(..=address).next_back();
-        let (start, map) = before.filter(|(start, m)| address < *start + m.bytes).ok_or(Status::INVALID_VALUE)?;
-        if map.kind == MemoryKind::Alloc { Ok((map.store, address - start)) } else { Err(Status::INVALID_VALUE) }
+        let (start, map) = before
+            .filter(|(start, m)| address < *start + m.bytes)
+            .ok_or(Status::INVALID_VALUE)?;
+        if map.kind == MemoryKind::Alloc {
+            Ok((map.store, address - start))
+        } else {
+            Err(Status::INVALID_VALUE)
+        }
     }
 
     /// Adds a store of another process. It uses none of this process's GPU memory.
     pub fn adopt(&mut self, info: StoreInfo, file: Box<dyn Backing>) -> StoreId {
         self.next += 1;
-        let StoreInfo { gpu, bytes, physical } = info;
+        let StoreInfo {
+            gpu,
+            bytes,
+            physical,
+        } = info;
         let shared = Some(file);
-        self.stores.insert(self.next, Store { gpu, bytes, physical, shared, adopted: true, ..Store::default() });
+        self.stores.insert(
+            self.next,
+            Store {
+                gpu,
+                bytes,
+                physical,
+                shared,
+                adopted: true,
+                ..Store::default()
+            },
+        );
         self.next
     }
 
     /// Maps an adopted store, as an allocation.
     pub fn open(&mut self, store: StoreId) -> Result<u64> {
         let info = self.info(store)?;
-        let address = self.windows.take(info.gpu, info.bytes, &self.maps).ok_or(Status::OUT_OF_MEMORY)?;
-        let map = Mapping { bytes: info.bytes, store, offset: 0, kind: MemoryKind::Alloc, access: GpuSet::NONE };
+        let address = self
+            .windows
+            .take(info.gpu, info.bytes, &self.maps)
+            .ok_or(Status::OUT_OF_MEMORY)?;
+        let map = Mapping {
+            bytes: info.bytes,
+            store,
+            offset: 0,
+            kind: MemoryKind::Alloc,
+            access: GpuSet::NONE,
+        };
         self.maps.insert(address, map);
         Ok(address)
     }
@@ -118,12 +151,26 @@ pub fn encode(extents: &Extents) -> Vec<u8> {
     for (start, bytes, content) in extents.iter() {
         let (numbers, tail) = match content {
             Content::Byte(b) => ([BYTE, u64::from(*b), 0, 0, 0], None),
-            Content::Pattern(p, byte) => ([PATTERN, p.seed, p.first, u64::from(*byte), u64::from(p.flip)], None),
+            Content::Pattern(p, byte) => (
+                [
+                    PATTERN,
+                    p.seed,
+                    p.first,
+                    u64::from(*byte),
+                    u64::from(p.flip),
+                ],
+                None,
+            ),
             Content::Values(v, byte) => (values(v, *byte), None),
             Content::Ring(r, at) => ([RING, r.base, r.stride, r.count, *at], None),
             Content::Bytes(..) => ([BYTES, 0, 0, 0, 0], Some((bytes, content))),
         };
-        out.extend([start, bytes].into_iter().chain(numbers).flat_map(u64::to_le_bytes));
+        out.extend(
+            [start, bytes]
+                .into_iter()
+                .chain(numbers)
+                .flat_map(u64::to_le_bytes),
+        );
         if let Some((bytes, content)) = tail {
             let mut real = vec![0; usize::try_from(bytes).unwrap_or_default()];
             content.write(&mut real);
@@ -139,8 +186,18 @@ fn values(v: &Values, byte: u64) -> [u64; 5] {
         ValueOrigin::Rank(rank) => (u64::from(rank), 0),
         ValueOrigin::Reduced { op, ranks } => (u64::from(ranks), 1 + u64::from(op.code())),
     };
-    let small = u64::from(v.r#type.code()) | byte << 8 | u64::from(v.powers) << 16 | more << 24 | number << 32;
-    [VALUES, v.seed, v.first, u64::from(v.range) | u64::from(v.scale) << 32, small]
+    let small = u64::from(v.r#type.code())
+        | byte << 8
+        | u64::from(v.powers) << 16
+        | more << 24
+        | number << 32;
+    [
+        VALUES,
+        v.seed,
+        v.first,
+        u64::from(v.range) | u64::from(v.scale) << 32,
+        small,
+    ]
 }
 
 /// Decodes values.
@@ -149,11 +206,25 @@ fn to_values([seed, first, numbers, small]: [u64; 4]) -> Option<Content> {
     let more = low(small >> 24 & 0xff);
     let origin = match more.checked_sub(1) {
         None => ValueOrigin::Rank(low(small >> 32)),
-        Some(op) => ValueOrigin::Reduced { op: ReduceOp::of(op)?, ranks: low(small >> 32) },
+        Some(op) => ValueOrigin::Reduced {
+            op: ReduceOp::of(op)?,
+            ranks: low(small >> 32),
+        },
     };
     let (range, scale, powers) = (low(numbers), low(numbers >> 32), small >> 16 & 1 == 1);
     let r#type = DataType::of(low(small & 0xff))?;
-    Some(Content::Values(Values { seed, first, r#type, range, scale, powers, origin }, small >> 8 & 0xff))
+    Some(Content::Values(
+        Values {
+            seed,
+            first,
+            r#type,
+            range,
+            scale,
+            powers,
+            origin,
+        },
+        small >> 8 & 0xff,
+    ))
 }
 
 /// Decodes extents.
@@ -162,7 +233,11 @@ pub fn decode(bytes: &[u8]) -> Extents {
     let mut extents = Extents::default();
     let mut rest = bytes;
     while let Some((head, tail)) = rest.split_first_chunk::<56>() {
-        let mut numbers = head.as_chunks::<8>().0.iter().map(|b| u64::from_le_bytes(*b));
+        let mut numbers = head
+            .as_chunks::<8>()
+            .0
+            .iter()
+            .map(|b| u64::from_le_bytes(*b));
         let mut next = || numbers.next().unwrap_or_default();
         let [start, length, kind, a, b, c, d] = std::array::from_fn(|_| next());
         rest = tail;
@@ -171,12 +246,28 @@ pub fn decode(bytes: &[u8]) -> Extents {
             BYTE => Content::Byte(small(a)),
             PATTERN => {
                 let flip = u32::try_from(d).unwrap_or_default();
-                Content::Pattern(Pattern { seed: a, first: b, flip }, small(c))
+                Content::Pattern(
+                    Pattern {
+                        seed: a,
+                        first: b,
+                        flip,
+                    },
+                    small(c),
+                )
             }
             VALUES => to_values([a, b, c, d]).unwrap_or(Content::NOISE),
-            RING => Content::Ring(Ring { base: a, stride: b, count: c }, d),
+            RING => Content::Ring(
+                Ring {
+                    base: a,
+                    stride: b,
+                    count: c,
+                },
+                d,
+            ),
             _ => {
-                let Some((own, others)) = rest.split_at_checked(usize::try_from(length).unwrap_or_default()) else {
+                let Some((own, others)) =
+                    rest.split_at_checked(usize::try_from(length).unwrap_or_default())
+                else {
                     return extents;
                 };
                 rest = others;
@@ -212,8 +303,22 @@ mod tests {
         let mut extents = Extents::default();
         extents.write(0, 100, Content::Byte(7));
         extents.write(100, 50, Content::pattern(3, 4).skip(2));
-        extents.write(200, 64, Content::Ring(Ring { base: 9, stride: 16, count: 4 }, 8));
-        let origin = ValueOrigin::Reduced { op: ReduceOp::Avg, ranks: 7 };
+        extents.write(
+            200,
+            64,
+            Content::Ring(
+                Ring {
+                    base: 9,
+                    stride: 16,
+                    count: 4,
+                },
+                8,
+            ),
+        );
+        let origin = ValueOrigin::Reduced {
+            op: ReduceOp::Avg,
+            ranks: 7,
+        };
         for (at, origin) in [(400, origin), (500, ValueOrigin::Rank(9))] {
             let own = crate::values::tests::values(DataType::Bfloat16, Some(ReduceOp::Avg), 7);
             extents.write(at, 50, Content::Values(Values { origin, ..own }, 1));
@@ -231,7 +336,10 @@ mod tests {
         let [own, other] = &mut memories;
         let address = own.alloc(1, 4096).unwrap();
         let (store, _) = own.allocation(address + 4).unwrap();
-        own.stores.get_mut(&store).unwrap().put(0, 4096, &Content::pattern(1, 0));
+        own.stores
+            .get_mut(&store)
+            .unwrap()
+            .put(0, 4096, &Content::pattern(1, 0));
         own.share(store, Box::new(file.clone())).unwrap();
         let adopted = other.adopt(own.info(store).unwrap(), Box::new(file));
         assert_eq!(other.free(1), 8 << 20);
@@ -241,7 +349,11 @@ mod tests {
             other => panic!("{other:?}"),
         };
         assert_eq!(seen(other, there), seen(own, address));
-        other.stores.get_mut(&adopted).unwrap().put(8, 8, &Content::Byte(9));
+        other
+            .stores
+            .get_mut(&adopted)
+            .unwrap()
+            .put(8, 8, &Content::Byte(9));
         assert_eq!(seen(own, address)[8..16], [9; 8]);
         other.free_at(there).unwrap();
         assert_eq!((other.free(1), seen(own, address)[8]), (8 << 20, 9));

@@ -56,7 +56,8 @@ impl Tags {
     #[must_use]
     pub fn inside(&self, page: u64) -> u64 {
         let vectors = (1 << self.shift) / TAG;
-        (u64::from(word(self.nonce, page)) + u64::from(self.writer) * (vectors / WRITERS)) % vectors * TAG
+        (u64::from(word(self.nonce, page)) + u64::from(self.writer) * (vectors / WRITERS)) % vectors
+            * TAG
     }
 
     /// A page's tag.
@@ -67,9 +68,15 @@ impl Tags {
 
     /// The pages that overlap a stretch of the store.
     fn within(&self, at: u64, bytes: u64) -> std::ops::Range<u64> {
-        let page = |offset: u64| self.first + (offset.saturating_sub(self.at) >> self.shift).min(self.pages);
+        let page = |offset: u64| {
+            self.first + (offset.saturating_sub(self.at) >> self.shift).min(self.pages)
+        };
         let end = at + bytes;
-        if end <= self.at { self.first..self.first } else { page(at)..(page(end - 1) + 1).min(self.all().end) }
+        if end <= self.at {
+            self.first..self.first
+        } else {
+            page(at)..(page(end - 1) + 1).min(self.all().end)
+        }
     }
 }
 
@@ -95,7 +102,12 @@ impl Store {
             }
             here += n;
         }
-        for (place, tag) in self.tag_sets.iter().flat_map(|set| set.touching(at, bytes)).map(|(_, p, c)| (p, c)) {
+        for (place, tag) in self
+            .tag_sets
+            .iter()
+            .flat_map(|set| set.touching(at, bytes))
+            .map(|(_, p, c)| (p, c))
+        {
             over.write(place, TAG, tag);
         }
         over.read(at, bytes)
@@ -119,7 +131,10 @@ impl Store {
 impl TagSet {
     /// The tags that overlap a stretch: page, offset, content.
     fn touching(&self, at: u64, bytes: u64) -> impl Iterator<Item = (u64, u64, Content)> {
-        let pages = self.tags.within(at, bytes).filter(|page| !self.except.contains(page));
+        let pages = self
+            .tags
+            .within(at, bytes)
+            .filter(|page| !self.except.contains(page));
         let all = pages.map(|page| (page, self.tags.place(page), self.tags.content(page)));
         all.filter(move |(_, place, _)| *place < at + bytes && place + TAG > at)
     }
@@ -130,10 +145,21 @@ mod tests {
     use super::*;
     use crate::extents::bytes;
 
-    const TAGS: Tags = Tags { at: 0, pages: 8, first: 3, shift: 16, writer: 2, nonce: 5, seed: 6 };
+    const TAGS: Tags = Tags {
+        at: 0,
+        pages: 8,
+        first: 3,
+        shift: 16,
+        writer: 2,
+        nonce: 5,
+        seed: 6,
+    };
 
     fn store() -> Store {
-        let mut store = Store { bytes: 8 << 16, ..Store::default() };
+        let mut store = Store {
+            bytes: 8 << 16,
+            ..Store::default()
+        };
         store.put(0, 8 << 16, &Content::pattern(1, 0));
         store
     }
@@ -145,12 +171,18 @@ mod tests {
         for page in TAGS.all().filter(|page| *page != 5) {
             written.put(TAGS.place(page), TAG, &TAGS.content(page));
         }
-        assert_eq!(bytes(&symbolic.pieces(0, 8 << 16)), bytes(&written.pieces(0, 8 << 16)));
+        assert_eq!(
+            bytes(&symbolic.pieces(0, 8 << 16)),
+            bytes(&written.pieces(0, 8 << 16))
+        );
         let odd = TAGS.place(6) + 3;
         for store in [&mut symbolic, &mut written] {
             store.put(odd, 5, &Content::Byte(9));
         }
-        assert_eq!(bytes(&symbolic.pieces(0, 8 << 16)), bytes(&written.pieces(0, 8 << 16)));
+        assert_eq!(
+            bytes(&symbolic.pieces(0, 8 << 16)),
+            bytes(&written.pieces(0, 8 << 16))
+        );
         symbolic.put(0, 8 << 16, &Content::ZEROS);
         assert!(symbolic.tag_sets.is_empty());
     }

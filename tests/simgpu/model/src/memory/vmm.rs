@@ -34,7 +34,11 @@ impl Memory {
 
     /// cuMemRelease.
     pub fn release(&mut self, handle: Handle) -> Result<()> {
-        let store = self.vmm.handles.remove(&handle).ok_or(Status::INVALID_VALUE)?;
+        let store = self
+            .vmm
+            .handles
+            .remove(&handle)
+            .ok_or(Status::INVALID_VALUE)?;
         self.drop_if_unused(store);
         Ok(())
     }
@@ -48,7 +52,11 @@ impl Memory {
 
     /// The store that a handle refers to.
     pub fn store_of(&self, handle: Handle) -> Result<StoreId> {
-        self.vmm.handles.get(&handle).copied().ok_or(Status::INVALID_VALUE)
+        self.vmm
+            .handles
+            .get(&handle)
+            .copied()
+            .ok_or(Status::INVALID_VALUE)
     }
 
     /// cuMemAddressReserve.
@@ -90,7 +98,16 @@ impl Memory {
             return Err(Status::INVALID_VALUE);
         }
         let kind = MemoryKind::Vmm;
-        self.maps.insert(address, Mapping { bytes, store, offset, kind, access: GpuSet::NONE });
+        self.maps.insert(
+            address,
+            Mapping {
+                bytes,
+                store,
+                offset,
+                kind,
+                access: GpuSet::NONE,
+            },
+        );
         Ok(())
     }
 
@@ -107,12 +124,24 @@ impl Memory {
     /// For cuMemSetAccess: the GPUs whose memory the mappings in this stretch lead to.
     pub fn owners(&self, address: u64, bytes: u64) -> Result<BTreeSet<usize>> {
         let maps = self.vmm_mappings(address, bytes)?;
-        let stores = maps.iter().filter_map(|start| self.maps.get(start)).map(|m| m.store);
-        Ok(stores.filter_map(|s| self.stores.get(&s)).map(|s| s.gpu).collect())
+        let stores = maps
+            .iter()
+            .filter_map(|start| self.maps.get(start))
+            .map(|m| m.store);
+        Ok(stores
+            .filter_map(|s| self.stores.get(&s))
+            .map(|s| s.gpu)
+            .collect())
     }
 
     /// cuMemSetAccess, for one GPU.
-    pub fn set_access(&mut self, address: u64, bytes: u64, gpu: usize, allowed: bool) -> Result<()> {
+    pub fn set_access(
+        &mut self,
+        address: u64,
+        bytes: u64,
+        gpu: usize,
+        allowed: bool,
+    ) -> Result<()> {
         for start in self.vmm_mappings(address, bytes)? {
             if let Some(map) = self.maps.get_mut(&start) {
                 map.access.set(gpu, allowed);
@@ -124,7 +153,10 @@ impl Memory {
     /// The virtual memory mappings that together cover exactly this stretch.
     fn vmm_mappings(&self, address: u64, bytes: u64) -> Result<Vec<u64>> {
         let end = address.saturating_add(bytes);
-        let maps = self.maps.range(address..end).filter(|(_, m)| m.kind == MemoryKind::Vmm);
+        let maps = self
+            .maps
+            .range(address..end)
+            .filter(|(_, m)| m.kind == MemoryKind::Vmm);
         let mut here = address;
         let mut starts = Vec::new();
         for (start, map) in maps {
@@ -134,7 +166,11 @@ impl Memory {
             here += map.bytes;
             starts.push(*start);
         }
-        if here == end && bytes > 0 { Ok(starts) } else { Err(Status::INVALID_VALUE) }
+        if here == end && bytes > 0 {
+            Ok(starts)
+        } else {
+            Err(Status::INVALID_VALUE)
+        }
     }
 
     fn drop_if_unused(&mut self, store: StoreId) {
@@ -147,7 +183,11 @@ impl Memory {
 }
 
 fn check_multiple(bytes: u64) -> Result<()> {
-    if bytes > 0 && bytes.is_multiple_of(GRANULARITY) { Ok(()) } else { Err(Status::INVALID_VALUE) }
+    if bytes > 0 && bytes.is_multiple_of(GRANULARITY) {
+        Ok(())
+    } else {
+        Err(Status::INVALID_VALUE)
+    }
 }
 
 // The addresses of GPU memory. Every GPU has its own window, far from a program's own memory, and allocations leave a gap
@@ -171,7 +211,9 @@ pub struct AddressWindows {
 impl AddressWindows {
     /// Windows for `gpus` GPUs.
     pub fn new(gpus: usize) -> Self {
-        Self { next: vec![STEP; gpus] }
+        Self {
+            next: vec![STEP; gpus],
+        }
     }
 
     /// Whether an address is in one of the windows.
@@ -192,8 +234,14 @@ impl AddressWindows {
         if *next + size > GPU_WINDOW {
             // Starts again from the beginning of the window, after what is still mapped there.
             let last = maps.range(base..base + GPU_WINDOW).next_back();
-            let highest = last.map_or(STEP, |(start, m)| (start + m.bytes + 1).next_multiple_of(STEP) - base);
-            *next = if highest + size > GPU_WINDOW { first_gap(maps, base, size)? } else { highest };
+            let highest = last.map_or(STEP, |(start, m)| {
+                (start + m.bytes + 1).next_multiple_of(STEP) - base
+            });
+            *next = if highest + size > GPU_WINDOW {
+                first_gap(maps, base, size)?
+            } else {
+                highest
+            };
         }
         let address = base + *next;
         *next += size;

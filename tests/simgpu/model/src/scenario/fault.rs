@@ -350,33 +350,58 @@ impl Kind {
 impl Fault {
     /// Rejects values that make no sense on a machine with `gpus` GPUs.
     pub(super) fn check(&self, gpus: usize) -> Result<(), String> {
-        let pair = if let Pair::Of(from, to) = self.pair { vec![from, to] } else { Vec::new() };
+        let pair = if let Pair::Of(from, to) = self.pair {
+            vec![from, to]
+        } else {
+            Vec::new()
+        };
         if let Some(gpu) = pair.into_iter().chain(self.gpu).find(|g| *g >= gpus) {
             return Err(format!("names GPU {gpu} and there are {gpus}"));
         }
         if let Some(text) = &self.nvml {
             status(text)?;
         }
-        let needs = |there: bool, what: &str| if there { Ok(()) } else { Err(format!("needs {what}")) };
+        let needs = |there: bool, what: &str| {
+            if there {
+                Ok(())
+            } else {
+                Err(format!("needs {what}"))
+            }
+        };
         needs(self.every > 0, "every above 0")?;
-        needs(self.no_multiple != Some(0) && self.unaligned != Some(0), "no_multiple and unaligned above 0")?;
-        let counted = !self.kind.is_nccl() || matches!(self.kind, Kind::NcclWrong | Kind::NcclBeyond | Kind::NcclSkip);
+        needs(
+            self.no_multiple != Some(0) && self.unaligned != Some(0),
+            "no_multiple and unaligned above 0",
+        )?;
+        let counted = !self.kind.is_nccl()
+            || matches!(
+                self.kind,
+                Kind::NcclWrong | Kind::NcclBeyond | Kind::NcclSkip
+            );
         needs(
             counted || self.every == 1,
             "no every: of NCCL's faults only nccl-wrong, nccl-beyond and nccl-skip count",
         )?;
-        needs((1..=self.every).contains(&self.burst), "a burst of 1 to every")?;
+        needs(
+            (1..=self.every).contains(&self.burst),
+            "a burst of 1 to every",
+        )?;
         match self.kind {
             Kind::Missing | Kind::Stuck | Kind::WrongProduct => needs(self.gpu.is_some(), "gpu"),
             Kind::Narrow => needs(self.gpu.is_some() && self.rate.is_some(), "gpu and rate"),
-            Kind::Slow | Kind::Collapse | Kind::SwitchCollapse | Kind::NcclSlow | Kind::Late | Kind::Clock => {
-                needs(self.rate.is_some_and(|r| r > 0.0), "rate above 0")
-            }
+            Kind::Slow
+            | Kind::Collapse
+            | Kind::SwitchCollapse
+            | Kind::NcclSlow
+            | Kind::Late
+            | Kind::Clock => needs(self.rate.is_some_and(|r| r > 0.0), "rate above 0"),
             Kind::NcclSlowStart => needs(self.seconds > 0.0, "seconds"),
             Kind::Partial => needs(self.rate.is_some() || self.bytes > 0, "rate or bytes"),
             Kind::Offset => needs(self.bytes > 0, "bytes"),
             Kind::Stray => needs(self.gpu.is_some(), "gpu"),
-            Kind::Refuse | Kind::Init | Kind::Error | Kind::NvlinkError => needs(self.code != 0, "code"),
+            Kind::Refuse | Kind::Init | Kind::Error | Kind::NvlinkError => {
+                needs(self.code != 0, "code")
+            }
             Kind::NvlinkDown => needs(self.links > 0, "links above 0"),
             Kind::Capability => needs(self.cuda.is_some() || self.nvml.is_some(), "cuda or nvml"),
             _ => Ok(()),

@@ -256,13 +256,15 @@ impl Machine {
             return Err("machine.sockets = 0".to_owned());
         }
         for n in self.bdf.len()..self.gpus {
-            self.bdf.push(format!("{:04x}:{:02x}:00.0", 1 + n / 32, 1 + n % 32));
+            self.bdf
+                .push(format!("{:04x}:{:02x}:00.0", 1 + n / 32, 1 + n % 32));
         }
         for n in self.numa.len()..self.gpus {
             self.numa.push(i32::try_from(self.socket(n)).unwrap_or(-1));
         }
         for bdf in &self.bdf {
-            parts(bdf).ok_or_else(|| format!("machine.bdf: {bdf} is no address like 0000:01:00.0"))?;
+            parts(bdf)
+                .ok_or_else(|| format!("machine.bdf: {bdf} is no address like 0000:01:00.0"))?;
         }
         status(&self.p2p_off).map(|_| ())
     }
@@ -302,15 +304,27 @@ impl Machine {
     /// Bytes of a GPU's BAR1 that the driver has mapped: all memory that programs can allocate, if BAR1 is that large.
     #[must_use]
     pub fn bar1_used(&self, gpu: usize) -> u64 {
-        let own = self.bar1_used_mib.get(gpu).or(self.bar1_used_mib.last()).map(|mib| mib << 20);
-        let all = if self.bar1_mib >= self.memory_mib { self.usable() } else { 0 };
+        let own = self
+            .bar1_used_mib
+            .get(gpu)
+            .or(self.bar1_used_mib.last())
+            .map(|mib| mib << 20);
+        let all = if self.bar1_mib >= self.memory_mib {
+            self.usable()
+        } else {
+            0
+        };
         own.unwrap_or(all + (1 << 20))
     }
 
     /// Bytes of memory that other processes hold on a GPU.
     #[must_use]
     pub fn taken(&self, gpu: usize) -> u64 {
-        self.in_use.iter().filter(|u| u.gpu == gpu).map(|u| u.mib << 20).sum()
+        self.in_use
+            .iter()
+            .filter(|u| u.gpu == gpu)
+            .map(|u| u.mib << 20)
+            .sum()
     }
 }
 

@@ -49,10 +49,14 @@ impl Scenario {
         let mut scenario: Self = serde_json::from_value(value).map_err(|e| e.to_string())?;
         scenario.machine.complete()?;
         for (n, fault) in scenario.fault.iter().enumerate() {
-            fault.check(scenario.machine.gpus).map_err(|e| format!("fault {n}: {e}"))?;
+            fault
+                .check(scenario.machine.gpus)
+                .map_err(|e| format!("fault {n}: {e}"))?;
         }
         for (n, event) in scenario.event.iter().enumerate() {
-            event.check(scenario.machine.gpus).map_err(|e| format!("event {n}: {e}"))?;
+            event
+                .check(scenario.machine.gpus)
+                .map_err(|e| format!("event {n}: {e}"))?;
         }
         Ok(scenario)
     }
@@ -65,7 +69,9 @@ impl Scenario {
 
     /// The faults of a kind that affect data from GPU `from` to GPU `to`.
     pub fn faults(&self, kind: Kind, from: usize, to: usize) -> impl Iterator<Item = &Fault> {
-        self.fault.iter().filter(move |f| f.kind == kind && f.pair.has(from, to))
+        self.fault
+            .iter()
+            .filter(move |f| f.kind == kind && f.pair.has(from, to))
     }
 }
 
@@ -165,7 +171,11 @@ impl Event {
                 || self.hot
                 || self.program.is_some()
                 || self.thermal_ms + self.power_ms > 0
-                || self.nvlink_replays + self.nvlink_recoveries + self.pcie_replays + self.pcie_fatal > 0
+                || self.nvlink_replays
+                    + self.nvlink_recoveries
+                    + self.pcie_replays
+                    + self.pcie_fatal
+                    > 0
                 || self.width.is_some()
                 || self.recovery.is_some()
                 || self.corrected + self.uncorrected + self.remapped > 0 =>
@@ -199,7 +209,9 @@ pub(crate) mod tests {
 
     #[test]
     fn sockets_share_the_gpus_evenly() {
-        let machine = Scenario::parse(&machine("epyc-8x4090", "")).unwrap().machine;
+        let machine = Scenario::parse(&machine("epyc-8x4090", ""))
+            .unwrap()
+            .machine;
         let sockets: Vec<_> = (0..8).map(|g| machine.socket(g)).collect();
         assert_eq!(sockets, [0, 0, 0, 0, 1, 1, 1, 1]);
     }

@@ -115,7 +115,10 @@ impl Program {
     /// Whether it consists of sends and receives.
     #[must_use]
     pub const fn is_exchange(self) -> bool {
-        matches!(self, Self::Alltoall | Self::Sendrecv | Self::Gather | Self::Scatter)
+        matches!(
+            self,
+            Self::Alltoall | Self::Sendrecv | Self::Gather | Self::Scatter
+        )
     }
 }
 
@@ -154,7 +157,11 @@ impl Table {
         let times = if in_place { &self.r#in } else { &self.out };
         let place = (bytes as f64 / self.from as f64).log2();
         let at = |n: usize| times.get(n).copied();
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is 0 to 64 then")]
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "it is 0 to 64 then"
+        )]
         let below = place.max(0.0).floor() as usize;
         let inside = place.max(0.0) - below as f64;
         match (at(below), at(below + 1)) {

@@ -41,21 +41,33 @@ impl Database {
     /// # Errors
     /// One line with the server's name.
     pub(super) fn open(server: Server, reading: bool) -> Result<Self, StoreError> {
-        let mut db = Self { server, reading, session: None, failed: None };
+        let mut db = Self {
+            server,
+            reading,
+            session: None,
+            failed: None,
+        };
         db.with(|_| Ok(()))?;
         Ok(db)
     }
 
     /// As [`super::Database::refuses`].
     pub(super) fn refuses(&self, since: Instant) -> Option<StoreError> {
-        self.failed.as_ref().filter(|(when, _)| *when >= since).map(|(_, why)| why.clone())
+        self.failed
+            .as_ref()
+            .filter(|(when, _)| *when >= since)
+            .map(|(_, why)| why.clone())
     }
 
     /// Stores reports in one transaction: fewer of them where the server is slow, and then returns fewer results.
     ///
     /// # Errors
     /// None of them is stored, or it is unknown whether they are.
-    pub(super) fn write(&mut self, items: &[NewReport], rules: Rules) -> Result<Vec<PutResult>, StoreError> {
+    pub(super) fn write(
+        &mut self,
+        items: &[NewReport],
+        rules: Rules,
+    ) -> Result<Vec<PutResult>, StoreError> {
         // Once more after a lost connection: what is stored already is known by its digest.
         self.with(|session| write(session, items, rules))
     }
@@ -72,7 +84,10 @@ impl Database {
     }
 
     /// Works with a connection, and once more with a new one where an old one turns out to be lost.
-    fn with<T>(&mut self, mut work: impl FnMut(&mut Session) -> Result<T, StoreError>) -> Result<T, StoreError> {
+    fn with<T>(
+        &mut self,
+        mut work: impl FnMut(&mut Session) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
         loop {
             let (was_open, begun) = (self.session.is_some(), Instant::now());
             let mut lost = false;
@@ -105,7 +120,9 @@ impl Database {
         let mut session = Session::connect(&self.server, self.reading)?;
         match tables::found(&mut session)? {
             found if found == version() => {}
-            found if found > version() || self.reading => return Err(other_version(found, version())),
+            found if found > version() || self.reading => {
+                return Err(other_version(found, version()));
+            }
             _ => tables::update(&mut session)?,
         }
         Ok(session)
@@ -122,19 +139,30 @@ fn lock(text: &str) -> i64 {
     number.unwrap_or_default().cast_signed()
 }
 
-fn write(session: &mut Session, items: &[NewReport], rules: Rules) -> Result<Vec<PutResult>, StoreError> {
+fn write(
+    session: &mut Session,
+    items: &[NewReport],
+    rules: Rules,
+) -> Result<Vec<PutResult>, StoreError> {
     // Each statement sees what others had committed before it, and so what they did before they gave up a lock.
-    session
-        .run(&format!("BEGIN ISOLATION LEVEL READ COMMITTED; SELECT pg_advisory_xact_lock_shared({TABLES_LOCK})"))?;
+    session.run(&format!(
+        "BEGIN ISOLATION LEVEL READ COMMITTED; SELECT pg_advisory_xact_lock_shared({TABLES_LOCK})"
+    ))?;
     match tables::found(session)? {
         found if found == version() => {}
         found => return Err(other_version(found, version())),
     }
-    let mut locks: Vec<_> = items.iter().flat_map(|i| [lock(&i.entry.digest), lock(&i.entry.node)]).collect();
+    let mut locks: Vec<_> = items
+        .iter()
+        .flat_map(|i| [lock(&i.entry.digest), lock(&i.entry.node)])
+        .collect();
     // All receivers take them in one order, so that none waits for one that waits for it.
     locks.sort_unstable();
     locks.dedup();
-    session.ask("SELECT pg_advisory_xact_lock(number) FROM unnest($1::bigint[]) AS number", &[&locks])?;
+    session.ask(
+        "SELECT pg_advisory_xact_lock(number) FROM unnest($1::bigint[]) AS number",
+        &[&locks],
+    )?;
     let (mut tables, mut done, begun) = (Begun(session), Vec::new(), Instant::now());
     for item in items {
         done.push(put_one(&mut tables, item, rules)?);

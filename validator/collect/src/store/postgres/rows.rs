@@ -6,7 +6,8 @@ use crate::query::{Counts, Rows, Span, StoredReport};
 use crate::store::StoreError;
 use tokio_postgres::Row;
 
-const COLUMNS: &str = "r.digest, r.node, r.received, r.host, r.started, r.verdict, r.scope, r.codes, r.says, r.gpus,
+const COLUMNS: &str =
+    "r.digest, r.node, r.received, r.host, r.started, r.verdict, r.scope, r.codes, r.says, r.gpus,
     r.level, r.pair, r.busbw, r.seconds, r.signed, r.late";
 
 fn stored(row: &Row) -> Result<StoredReport, StoreError> {
@@ -50,7 +51,11 @@ impl Rows for Reading<'_> {
         self.rows(&sql, &[&verdict, &span.most, &span.skip])
     }
 
-    fn reports(&mut self, verdict: Option<&str>, span: Span) -> Result<Vec<StoredReport>, StoreError> {
+    fn reports(
+        &mut self,
+        verdict: Option<&str>,
+        span: Span,
+    ) -> Result<Vec<StoredReport>, StoreError> {
         let sql = |of: &str| {
             format!(
                 "SELECT {COLUMNS} FROM (SELECT id FROM report {of} ORDER BY id DESC LIMIT $1 OFFSET $2) n
@@ -58,7 +63,10 @@ impl Rows for Reading<'_> {
             )
         };
         match verdict {
-            Some(verdict) => self.rows(&sql("WHERE verdict = $3"), &[&span.most, &span.skip, &verdict]),
+            Some(verdict) => self.rows(
+                &sql("WHERE verdict = $3"),
+                &[&span.most, &span.skip, &verdict],
+            ),
             None => self.rows(&sql(""), &[&span.most, &span.skip]),
         }
     }
@@ -71,20 +79,38 @@ impl Rows for Reading<'_> {
     }
 
     fn all_nodes(&mut self) -> Result<Vec<StoredReport>, StoreError> {
-        let columns = COLUMNS.replace("r.verdict", "n.verdict").replace("r.late", "n.shown <> n.newest");
-        self.rows(&format!("SELECT {columns} FROM node n JOIN report r ON r.id = n.newest ORDER BY n.id"), &[])
+        let columns = COLUMNS
+            .replace("r.verdict", "n.verdict")
+            .replace("r.late", "n.shown <> n.newest");
+        self.rows(
+            &format!("SELECT {columns} FROM node n JOIN report r ON r.id = n.newest ORDER BY n.id"),
+            &[],
+        )
     }
 
     fn counts(&mut self) -> Result<Counts, StoreError> {
         // The number of all reports from the nodes' own numbers: the server would count the rows one by one.
-        let rows = self.0.ask("SELECT verdict, count(*), sum(reports)::bigint FROM node GROUP BY verdict", &[])?;
-        let nodes = rows.iter().map(|row| Ok((column(row, 0)?, number(row, 1)?))).collect::<Result<_, StoreError>>()?;
-        let all = rows.iter().map(|row| number(row, 2)).sum::<Result<u32, _>>()?;
+        let rows = self.0.ask(
+            "SELECT verdict, count(*), sum(reports)::bigint FROM node GROUP BY verdict",
+            &[],
+        )?;
+        let nodes = rows
+            .iter()
+            .map(|row| Ok((column(row, 0)?, number(row, 1)?)))
+            .collect::<Result<_, StoreError>>()?;
+        let all = rows
+            .iter()
+            .map(|row| number(row, 2))
+            .sum::<Result<u32, _>>()?;
         Ok((nodes, all))
     }
 
     fn deflated(&mut self, digest: &str) -> Result<Option<Vec<u8>>, StoreError> {
         let sql = "SELECT deflated FROM body JOIN report ON report.id = body.report WHERE report.digest = $1";
-        self.0.ask(sql, &[&digest])?.first().map(|row| column(row, 0)).transpose()
+        self.0
+            .ask(sql, &[&digest])?
+            .first()
+            .map(|row| column(row, 0))
+            .transpose()
     }
 }

@@ -36,14 +36,19 @@ pub(super) struct Session {
 
 impl fmt::Debug for Session {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Session").field("lost", &self.lost).finish_non_exhaustive()
+        f.debug_struct("Session")
+            .field("lost", &self.lost)
+            .finish_non_exhaustive()
     }
 }
 
 impl Drop for Session {
     fn drop(&mut self) {
         // It may be dropped where nothing may block.
-        self.runtime.take().into_iter().for_each(Runtime::shutdown_background);
+        self.runtime
+            .take()
+            .into_iter()
+            .for_each(Runtime::shutdown_background);
     }
 }
 
@@ -84,8 +89,13 @@ impl Session {
     /// One line.
     pub(super) fn connect(server: &Server, reading: bool) -> Result<Self, StoreError> {
         let mut config = server.config.clone();
-        config.application_name("firstlight-collect").connect_timeout(ANSWER / 2).tcp_user_timeout(ANSWER);
-        config.keepalives_idle(ANSWER).target_session_attrs(TargetSessionAttrs::ReadWrite);
+        config
+            .application_name("firstlight-collect")
+            .connect_timeout(ANSWER / 2)
+            .tcp_user_timeout(ANSWER);
+        config
+            .keepalives_idle(ANSWER)
+            .target_session_attrs(TargetSessionAttrs::ReadWrite);
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let late = |_| StoreError(format!("no connection in {} s", ANSWER.as_secs()));
         let client = runtime.block_on(async {
@@ -100,7 +110,13 @@ impl Session {
             .map_err(|e| line(&e))
         })?;
         let (runtime, statements) = (Some(runtime), HashMap::new());
-        let mut session = Self { runtime, client, statements, answer: ANSWER, lost: false };
+        let mut session = Self {
+            runtime,
+            client,
+            statements,
+            answer: ANSWER,
+            lost: false,
+        };
         session.prepare(reading)?;
         Ok(session)
     }
@@ -117,18 +133,32 @@ impl Session {
         let sql =
             "SELECT current_setting('server_encoding'), current_setting('fsync'), current_setting('full_page_writes'),
             current_setting('synchronous_commit')";
-        let row = self.ask(sql, &[])?.into_iter().next().ok_or_else(|| StoreError("it has no settings".to_owned()))?;
+        let row = self
+            .ask(sql, &[])?
+            .into_iter()
+            .next()
+            .ok_or_else(|| StoreError("it has no settings".to_owned()))?;
         let setting = |at| row.try_get::<_, String>(at).map_err(|e| line(&e));
         if setting(0)? != "UTF8" {
-            return Err(StoreError(format!("its encoding is {}, and must be UTF8", setting(0)?)));
+            return Err(StoreError(format!(
+                "its encoding is {}, and must be UTF8",
+                setting(0)?
+            )));
         }
         for (at, name) in [(1, "fsync"), (2, "full_page_writes")] {
             if setting(at)? != "on" {
-                return Err(StoreError(format!("{name} is {}: what it acknowledges could be lost", setting(at)?)));
+                return Err(StoreError(format!(
+                    "{name} is {}: what it acknowledges could be lost",
+                    setting(at)?
+                )));
             }
         }
         // An administrator may ask for more, and for less not here.
-        if setting(3)? == "remote_apply" { Ok(()) } else { self.run("SET synchronous_commit = on") }
+        if setting(3)? == "remote_apply" {
+            Ok(())
+        } else {
+            self.run("SET synchronous_commit = on")
+        }
     }
 
     /// Whether the connection is over, so that another one may do what this one did not.
@@ -141,8 +171,13 @@ impl Session {
         std::mem::replace(&mut self.answer, answer)
     }
 
-    fn hold<T>(&mut self, work: impl AsyncFnOnce(&mut Client) -> Result<T, Error>) -> Result<T, StoreError> {
-        let Some(runtime) = &self.runtime else { return Err(StoreError("the connection has ended".to_owned())) };
+    fn hold<T>(
+        &mut self,
+        work: impl AsyncFnOnce(&mut Client) -> Result<T, Error>,
+    ) -> Result<T, StoreError> {
+        let Some(runtime) = &self.runtime else {
+            return Err(StoreError("the connection has ended".to_owned()));
+        };
         let (client, answer) = (&mut self.client, self.answer);
         match runtime.block_on(async { timeout(answer, work(client)).await }) {
             Ok(Ok(done)) => Ok(done),
@@ -181,7 +216,13 @@ impl Session {
 
 /// Begins to work on the connection; the client is what it is used by.
 fn started<T>(
-    made: Result<(Client, tokio_postgres::Connection<tokio_postgres::Socket, T>), Error>,
+    made: Result<
+        (
+            Client,
+            tokio_postgres::Connection<tokio_postgres::Socket, T>,
+        ),
+        Error,
+    >,
 ) -> Result<Client, Error>
 where
     T: tokio_postgres::tls::TlsStream + Unpin + Send + 'static,

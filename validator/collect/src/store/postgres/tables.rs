@@ -38,7 +38,8 @@ pub(super) const STEPS: [&str; 2] = [
 /// # Errors
 /// It has another type.
 pub(super) fn column<'a, T: FromSql<'a>>(row: &'a Row, at: usize) -> Result<T, StoreError> {
-    row.try_get(at).map_err(|e| StoreError(format!("column {at}: {e}")))
+    row.try_get(at)
+        .map_err(|e| StoreError(format!("column {at}: {e}")))
 }
 
 /// The version of the tables that are there.
@@ -65,7 +66,10 @@ pub(super) fn update(session: &mut Session) -> Result<(), StoreError> {
     session.run("BEGIN; SET LOCAL statement_timeout = 0")?;
     session.run(&format!("SELECT pg_advisory_xact_lock({TABLES_LOCK})"))?;
     let found = found(session)?;
-    let Some(steps) = usize::try_from(found).ok().and_then(|found| STEPS.get(found..)) else {
+    let Some(steps) = usize::try_from(found)
+        .ok()
+        .and_then(|found| STEPS.get(found..))
+    else {
         return Err(other_version(found, version()));
     };
     if found == 0 {
@@ -79,14 +83,21 @@ pub(super) fn update(session: &mut Session) -> Result<(), StoreError> {
     for step in steps {
         session.run(step)?;
     }
-    session.run(&format!("UPDATE firstlight.version SET number = {}; COMMIT", version()))?;
+    session.run(&format!(
+        "UPDATE firstlight.version SET number = {}; COMMIT",
+        version()
+    ))?;
     session.wait(usual);
     Ok(())
 }
 
 /// Text as PostgreSQL can store it: all characters but NUL.
 fn text(text: &str) -> Cow<'_, str> {
-    if text.contains('\0') { Cow::Owned(text.replace('\0', "\u{fffd}")) } else { Cow::Borrowed(text) }
+    if text.contains('\0') {
+        Cow::Owned(text.replace('\0', "\u{fffd}"))
+    } else {
+        Cow::Borrowed(text)
+    }
 }
 
 /// A connection in a transaction that has begun.
@@ -94,18 +105,33 @@ pub(super) struct Begun<'a>(pub(super) &'a mut Session);
 
 impl Tables for Begun<'_> {
     fn known(&mut self, digest: &str) -> Result<Option<(i64, String)>, StoreError> {
-        let rows = self.0.ask("SELECT id, verdict FROM report WHERE digest = $1", &[&digest])?;
-        rows.first().map(|row| Ok((column(row, 0)?, column(row, 1)?))).transpose()
+        let rows = self.0.ask(
+            "SELECT id, verdict FROM report WHERE digest = $1",
+            &[&digest],
+        )?;
+        rows.first()
+            .map(|row| Ok((column(row, 0)?, column(row, 1)?)))
+            .transpose()
     }
 
     fn was_removed(&mut self, digest: &str) -> Result<bool, StoreError> {
-        Ok(!self.0.ask("SELECT 1 FROM removed WHERE digest = $1", &[&digest])?.is_empty())
+        Ok(!self
+            .0
+            .ask("SELECT 1 FROM removed WHERE digest = $1", &[&digest])?
+            .is_empty())
     }
 
     fn worsen(&mut self, id: i64, node: &str, verdict: Verdict) -> Result<(), StoreError> {
         let word = verdict.to_string();
-        self.0.ask("UPDATE report SET verdict = $1 WHERE id = $2", &[&word, &id])?;
-        let better: Vec<_> = VERDICTS.iter().take(badness(verdict)).map(ToString::to_string).collect();
+        self.0.ask(
+            "UPDATE report SET verdict = $1 WHERE id = $2",
+            &[&word, &id],
+        )?;
+        let better: Vec<_> = VERDICTS
+            .iter()
+            .take(badness(verdict))
+            .map(ToString::to_string)
+            .collect();
         let sql = "UPDATE node SET verdict = $1, shown = $3
             WHERE id = $2 AND (newest = $3 OR shown = $3) AND verdict = ANY($4)";
         self.0.ask(sql, &[&word, &node, &id, &better])?;
@@ -116,14 +142,39 @@ impl Tables for Begun<'_> {
         let sql = "SELECT r.moment, r.verdict, r.signed, n.verdict FROM node n JOIN report r ON r.id = n.newest
             WHERE n.id = $1";
         let rows = self.0.ask(sql, &[&node])?;
-        let Some(row) = rows.first() else { return Ok(None) };
+        let Some(row) = rows.first() else {
+            return Ok(None);
+        };
         let word = |at| column::<&str>(row, at).map(stored_verdict);
-        Ok(Some((Place { moment: column(row, 0)?, verdict: word(1)?, signed: column(row, 2)? }, word(3)?)))
+        Ok(Some((
+            Place {
+                moment: column(row, 0)?,
+                verdict: word(1)?,
+                signed: column(row, 2)?,
+            },
+            word(3)?,
+        )))
     }
 
     fn add(&mut self, item: &NewReport, moment: i64, late: bool) -> Result<i64, StoreError> {
-        let NewReport { entry, received, deflated } = item;
-        let Entry { digest, node, host, machine_id, started, scope, codes, says, gpus, level, .. } = entry;
+        let NewReport {
+            entry,
+            received,
+            deflated,
+        } = item;
+        let Entry {
+            digest,
+            node,
+            host,
+            machine_id,
+            started,
+            scope,
+            codes,
+            says,
+            gpus,
+            level,
+            ..
+        } = entry;
         let sql =
             "INSERT INTO report (digest, node, received, host, machine_id, started, verdict, scope, codes, says, gpus,
             level, pair, busbw, seconds, signed, moment, late)
@@ -151,17 +202,28 @@ impl Tables for Begun<'_> {
                 &late,
             ],
         )?;
-        let id = rows
-            .first()
-            .map_or_else(|| Err(StoreError("no number of a new report".to_owned())), |row| column(row, 0))?;
-        self.0.ask("INSERT INTO body (report, deflated) VALUES ($1, $2)", &[&id, deflated])?;
+        let id = rows.first().map_or_else(
+            || Err(StoreError("no number of a new report".to_owned())),
+            |row| column(row, 0),
+        )?;
+        self.0.ask(
+            "INSERT INTO body (report, deflated) VALUES ($1, $2)",
+            &[&id, deflated],
+        )?;
         Ok(id)
     }
 
-    fn set_newest(&mut self, node: &str, host: &str, id: i64, verdict: Verdict) -> Result<(), StoreError> {
+    fn set_newest(
+        &mut self,
+        node: &str,
+        host: &str,
+        id: i64,
+        verdict: Verdict,
+    ) -> Result<(), StoreError> {
         let sql = "INSERT INTO node (id, host, newest, shown, verdict, reports) VALUES ($1, $2, $3, $3, $4, 1)
             ON CONFLICT (id) DO UPDATE SET host = $2, newest = $3, shown = $3, verdict = $4, reports = node.reports + 1";
-        self.0.ask(sql, &[&node, &text(host), &id, &verdict.to_string()])?;
+        self.0
+            .ask(sql, &[&node, &text(host), &id, &verdict.to_string()])?;
         Ok(())
     }
 
@@ -172,7 +234,10 @@ impl Tables for Begun<'_> {
     }
 
     fn count(&mut self, node: &str) -> Result<(), StoreError> {
-        self.0.ask("UPDATE node SET reports = reports + 1 WHERE id = $1", &[&node])?;
+        self.0.ask(
+            "UPDATE node SET reports = reports + 1 WHERE id = $1",
+            &[&node],
+        )?;
         Ok(())
     }
 
@@ -181,14 +246,22 @@ impl Tables for Begun<'_> {
             UNION SELECT shown FROM node WHERE id = $1) ORDER BY moment DESC, id DESC
             OFFSET (SELECT greatest(0, $2::bigint - 1 - (newest <> shown)::int) FROM node WHERE id = $1)";
         let rows = self.0.ask(sql, &[&node, &i64::from(keep)])?;
-        rows.iter().map(|row| Ok((column(row, 0)?, column(row, 1)?))).collect()
+        rows.iter()
+            .map(|row| Ok((column(row, 0)?, column(row, 1)?)))
+            .collect()
     }
 
     fn remove(&mut self, id: i64, digest: &str, node: &str) -> Result<(), StoreError> {
         self.0.ask("DELETE FROM body WHERE report = $1", &[&id])?;
         self.0.ask("DELETE FROM report WHERE id = $1", &[&id])?;
-        self.0.ask("INSERT INTO removed (digest) VALUES ($1) ON CONFLICT DO NOTHING", &[&digest])?;
-        self.0.ask("UPDATE node SET reports = reports - 1 WHERE id = $1", &[&node])?;
+        self.0.ask(
+            "INSERT INTO removed (digest) VALUES ($1) ON CONFLICT DO NOTHING",
+            &[&digest],
+        )?;
+        self.0.ask(
+            "UPDATE node SET reports = reports - 1 WHERE id = $1",
+            &[&node],
+        )?;
         Ok(())
     }
 }

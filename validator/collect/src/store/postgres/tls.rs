@@ -26,14 +26,20 @@ impl Tls {
         let mut roots = RootCertStore::empty();
         for certificate in CertificateDer::pem_slice_iter(pem) {
             let certificate = certificate.map_err(|e| format!("not PEM: {e}"))?;
-            roots.add(certificate).map_err(|e| format!("no certificate: {e}"))?;
+            roots
+                .add(certificate)
+                .map_err(|e| format!("no certificate: {e}"))?;
         }
         if roots.is_empty() {
             return Err("no certificate, allowed: one or more in PEM".to_owned());
         }
         let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
-        let config = config.map_err(|e| e.to_string())?.with_root_certificates(roots).with_no_client_auth();
+        let config =
+            ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+        let config = config
+            .map_err(|e| e.to_string())?
+            .with_root_certificates(roots)
+            .with_no_client_auth();
         Ok(Self(Arc::new(config)))
     }
 }
@@ -45,7 +51,10 @@ impl MakeTlsConnect<Socket> for Tls {
 
     fn make_tls_connect(&mut self, host: &str) -> Result<Handshake, InvalidDnsNameError> {
         let name = ServerName::try_from(host.to_owned())?;
-        Ok(Handshake { connector: TlsConnector::from(Arc::clone(&self.0)), name })
+        Ok(Handshake {
+            connector: TlsConnector::from(Arc::clone(&self.0)),
+            name,
+        })
     }
 }
 
@@ -61,7 +70,12 @@ impl TlsConnect<Socket> for Handshake {
     type Future = Pin<Box<dyn Future<Output = io::Result<Encrypted>> + Send>>;
 
     fn connect(self, socket: Socket) -> Self::Future {
-        Box::pin(async move { self.connector.connect(self.name, socket).await.map(Encrypted) })
+        Box::pin(async move {
+            self.connector
+                .connect(self.name, socket)
+                .await
+                .map(Encrypted)
+        })
     }
 }
 
@@ -76,13 +90,21 @@ impl TlsStream for Encrypted {
 }
 
 impl AsyncRead for Encrypted {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, to: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        to: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         Pin::new(&mut self.0).poll_read(cx, to)
     }
 }
 
 impl AsyncWrite for Encrypted {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, from: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        from: &[u8],
+    ) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.0).poll_write(cx, from)
     }
 

@@ -37,7 +37,8 @@ impl Files {
     /// The system's error.
     pub(super) fn remove_rest(&self, dir: &Path) -> io::Result<()> {
         let is_there = |at: usize, path: &Path| {
-            fs::symlink_metadata(path).is_ok_and(|data| self.0.get(at) == Some(&(data.dev(), data.ino())))
+            fs::symlink_metadata(path)
+                .is_ok_and(|data| self.0.get(at) == Some(&(data.dev(), data.ino())))
         };
         let path = |ending: &str| dir.join(format!("{NAME}{ending}"));
         if is_there(0, &path("")) {
@@ -60,7 +61,12 @@ impl Files {
 pub(super) fn private(dir: &Path) -> io::Result<PathBuf> {
     let path = dir.join(NAME);
     // Never opened a second time: closing a file gives up all locks that the process has on it.
-    match OpenOptions::new().write(true).create_new(true).mode(PRIVATE).open(&path) {
+    match OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(PRIVATE)
+        .open(&path)
+    {
         Ok(_) => {}
         Err(e) if e.kind() == ErrorKind::AlreadyExists => {
             for ending in ENDINGS {
@@ -78,5 +84,9 @@ pub(super) fn private(dir: &Path) -> io::Result<PathBuf> {
 fn restrict(path: &Path) -> io::Result<()> {
     let mode = fs::metadata(path)?.permissions().mode();
     let less = mode & PRIVATE;
-    if mode & 0o7777 == less { Ok(()) } else { fs::set_permissions(path, Permissions::from_mode(less)) }
+    if mode & 0o7777 == less {
+        Ok(())
+    } else {
+        fs::set_permissions(path, Permissions::from_mode(less))
+    }
 }

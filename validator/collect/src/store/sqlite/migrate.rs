@@ -48,7 +48,9 @@ pub(super) fn from_1(db: &Transaction<'_>) -> Result<(), StoreError> {
     let mut last = 0;
     loop {
         let mut asked = db.prepare_cached(sql)?;
-        let part = asked.query_map([last], earlier)?.collect::<Result<Vec<_>, _>>()?;
+        let part = asked
+            .query_map([last], earlier)?
+            .collect::<Result<Vec<_>, _>>()?;
         for report in &part {
             take(db, report)?;
         }
@@ -62,13 +64,26 @@ pub(super) fn from_1(db: &Transaction<'_>) -> Result<(), StoreError> {
 fn take(db: &Transaction<'_>, report: &Earlier) -> Result<(), StoreError> {
     let mut tables = Begun(db);
     let node = node_id(report.machine_id.as_deref(), &report.host);
-    let own = place(report.started.as_deref(), report.received, report.verdict, report.signed);
+    let own = place(
+        report.started.as_deref(),
+        report.received,
+        report.verdict,
+        report.signed,
+    );
     let before = tables.place_of_node(&node)?;
-    let late = before.as_ref().is_some_and(|(before, _)| own.is_late(before, false));
+    let late = before
+        .as_ref()
+        .is_some_and(|(before, _)| own.is_late(before, false));
     let sql = "UPDATE report SET node = ?, moment = ?, late = ? WHERE id = ?";
-    db.prepare_cached(sql)?.execute(params![node, own.moment, late, report.id])?;
+    db.prepare_cached(sql)?
+        .execute(params![node, own.moment, late, report.id])?;
     let shown = before.filter(|_| late).map(|(_, shown)| shown);
-    update_node(&mut tables, (&node, &report.host), (report.id, report.verdict), shown)
+    update_node(
+        &mut tables,
+        (&node, &report.host),
+        (report.id, report.verdict),
+        shown,
+    )
 }
 
 #[cfg(test)]

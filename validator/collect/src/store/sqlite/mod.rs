@@ -5,7 +5,9 @@ mod file;
 mod migrate;
 mod rows;
 
-use super::{NewReport, PutResult, Rules, StoreError, Tables, other_version, put_one, stored_verdict};
+use super::{
+    NewReport, PutResult, Rules, StoreError, Tables, other_version, put_one, stored_verdict,
+};
 use crate::intake::{Entry, badness};
 use crate::order::Place;
 use crate::query::Rows;
@@ -63,7 +65,9 @@ fn opened(dir: &Path) -> Result<Connection, StoreError> {
     db.busy_timeout(BUSY)?;
     let mode: String = db.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0))?;
     if mode != "wal" {
-        return Err(StoreError(format!("SQLite's journal mode is {mode}, and must be wal")));
+        return Err(StoreError(format!(
+            "SQLite's journal mode is {mode}, and must be wal"
+        )));
     }
     // A commit returns only when it is on the disk.
     db.pragma_update(None, "synchronous", "FULL")?;
@@ -98,14 +102,23 @@ impl Database {
     pub fn open(dir: &Path, reading: bool) -> Result<Self, StoreError> {
         let db = open(dir)?;
         db.pragma_update(None, "query_only", reading)?;
-        Ok(Self { db, dir: dir.to_owned(), files: file::Files::of(dir)?, reading })
+        Ok(Self {
+            db,
+            dir: dir.to_owned(),
+            files: file::Files::of(dir)?,
+            reading,
+        })
     }
 
     /// Stores reports in one transaction, in the file that has the database's name.
     ///
     /// # Errors
     /// None of them is stored, or it is unknown whether they are.
-    pub(super) fn write(&mut self, items: &[NewReport], rules: Rules) -> Result<Vec<PutResult>, StoreError> {
+    pub(super) fn write(
+        &mut self,
+        items: &[NewReport],
+        rules: Rules,
+    ) -> Result<Vec<PutResult>, StoreError> {
         self.check()?;
         let done = put(&mut self.db, items, rules)?;
         // Again after the commit: what is not in the file of that name is not acknowledged.
@@ -133,13 +146,19 @@ impl Database {
         if file::Files::of(&self.dir).is_ok_and(|files| files == self.files) {
             return Ok(());
         }
-        let gone = format!("{}: the database was removed or replaced while it was open", self.dir.display());
+        let gone = format!(
+            "{}: the database was removed or replaced while it was open",
+            self.dir.display()
+        );
         // A database that was moved gets what is not in it yet; one that was removed needs nothing. Nobody is waited for.
         self.db.busy_timeout(Duration::ZERO)?;
-        let _ = self.db.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
+        let _ = self
+            .db
+            .query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
         self.files.remove_rest(&self.dir)?;
         // The old connection must not remove files of the new database, which have the same names.
-        self.db.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+        self.db
+            .set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
         match Self::open(&self.dir, self.reading) {
             Ok(new) => {
                 *self = new;
@@ -154,10 +173,17 @@ impl Database {
 ///
 /// # Errors
 /// None of them is stored.
-pub fn put(db: &mut Connection, items: &[NewReport], rules: Rules) -> Result<Vec<PutResult>, StoreError> {
+pub fn put(
+    db: &mut Connection,
+    items: &[NewReport],
+    rules: Rules,
+) -> Result<Vec<PutResult>, StoreError> {
     let begun = db.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
     let mut tables = Begun(&begun);
-    let done = items.iter().map(|item| put_one(&mut tables, item, rules)).collect::<Result<_, _>>()?;
+    let done = items
+        .iter()
+        .map(|item| put_one(&mut tables, item, rules))
+        .collect::<Result<_, _>>()?;
     begun.commit()?;
     Ok(done)
 }
@@ -170,21 +196,34 @@ struct Begun<'a>(&'a Transaction<'a>);
 
 impl Tables for Begun<'_> {
     fn known(&mut self, digest: &str) -> Result<Option<(i64, String)>, StoreError> {
-        let mut asked = self.0.prepare_cached("SELECT id, verdict FROM report WHERE digest = ?")?;
-        Ok(asked.query_row([digest], |row| Ok((row.get(0)?, row.get(1)?))).optional()?)
+        let mut asked = self
+            .0
+            .prepare_cached("SELECT id, verdict FROM report WHERE digest = ?")?;
+        Ok(asked
+            .query_row([digest], |row| Ok((row.get(0)?, row.get(1)?)))
+            .optional()?)
     }
 
     fn was_removed(&mut self, digest: &str) -> Result<bool, StoreError> {
-        Ok(self.0.prepare_cached("SELECT 1 FROM removed WHERE digest = ?")?.exists([digest])?)
+        Ok(self
+            .0
+            .prepare_cached("SELECT 1 FROM removed WHERE digest = ?")?
+            .exists([digest])?)
     }
 
     fn worsen(&mut self, id: i64, node: &str, verdict: Verdict) -> Result<(), StoreError> {
         let word = verdict.to_string();
-        self.0.execute("UPDATE report SET verdict = ? WHERE id = ?", params![word, id])?;
-        let sql =
-            "UPDATE node SET verdict = ?1, shown = ?3 WHERE id = ?2 AND (newest = ?3 OR shown = ?3) AND verdict IN (";
-        let better = BETTER.get(..badness(verdict)).unwrap_or_default().join(", ");
-        self.0.execute(&format!("{sql}{better})"), params![word, node, id])?;
+        self.0.execute(
+            "UPDATE report SET verdict = ? WHERE id = ?",
+            params![word, id],
+        )?;
+        let sql = "UPDATE node SET verdict = ?1, shown = ?3 WHERE id = ?2 AND (newest = ?3 OR shown = ?3) AND verdict IN (";
+        let better = BETTER
+            .get(..badness(verdict))
+            .unwrap_or_default()
+            .join(", ");
+        self.0
+            .execute(&format!("{sql}{better})"), params![word, node, id])?;
         Ok(())
     }
 
@@ -192,14 +231,41 @@ impl Tables for Begun<'_> {
         let sql = "SELECT r.moment, r.verdict, r.signed, n.verdict FROM node n JOIN report r ON r.id = n.newest WHERE n.id = ?";
         let row = |row: &rusqlite::Row<'_>| {
             let word = |at| row.get::<_, String>(at).map(|word| stored_verdict(&word));
-            Ok((Place { moment: row.get(0)?, verdict: word(1)?, signed: row.get(2)? }, word(3)?))
+            Ok((
+                Place {
+                    moment: row.get(0)?,
+                    verdict: word(1)?,
+                    signed: row.get(2)?,
+                },
+                word(3)?,
+            ))
         };
-        Ok(self.0.prepare_cached(sql)?.query_row([node], row).optional()?)
+        Ok(self
+            .0
+            .prepare_cached(sql)?
+            .query_row([node], row)
+            .optional()?)
     }
 
     fn add(&mut self, item: &NewReport, moment: i64, late: bool) -> Result<i64, StoreError> {
-        let NewReport { entry, received, deflated } = item;
-        let Entry { digest, node, host, machine_id, started, scope, codes, says, gpus, level, .. } = entry;
+        let NewReport {
+            entry,
+            received,
+            deflated,
+        } = item;
+        let Entry {
+            digest,
+            node,
+            host,
+            machine_id,
+            started,
+            scope,
+            codes,
+            says,
+            gpus,
+            level,
+            ..
+        } = entry;
         self.0
             .prepare_cached(
                 "INSERT INTO report (digest, node, received, host, machine_id, started, verdict, scope, codes, says, gpus,
@@ -227,25 +293,39 @@ impl Tables for Begun<'_> {
                 late
             ])?;
         let id = self.0.last_insert_rowid();
-        self.0.prepare_cached("INSERT INTO body (report, deflated) VALUES (?, ?)")?.execute(params![id, deflated])?;
+        self.0
+            .prepare_cached("INSERT INTO body (report, deflated) VALUES (?, ?)")?
+            .execute(params![id, deflated])?;
         Ok(id)
     }
 
-    fn set_newest(&mut self, node: &str, host: &str, id: i64, verdict: Verdict) -> Result<(), StoreError> {
+    fn set_newest(
+        &mut self,
+        node: &str,
+        host: &str,
+        id: i64,
+        verdict: Verdict,
+    ) -> Result<(), StoreError> {
         let sql = "INSERT INTO node (id, host, newest, shown, verdict, reports) VALUES (?1, ?2, ?3, ?3, ?4, 1)
             ON CONFLICT (id) DO UPDATE SET host = ?2, newest = ?3, shown = ?3, verdict = ?4, reports = reports + 1";
-        self.0.prepare_cached(sql)?.execute(params![node, host, id, verdict.to_string()])?;
+        self.0
+            .prepare_cached(sql)?
+            .execute(params![node, host, id, verdict.to_string()])?;
         Ok(())
     }
 
     fn set_shown(&mut self, node: &str, id: i64, verdict: Verdict) -> Result<(), StoreError> {
         let sql = "UPDATE node SET shown = ?, verdict = ?, reports = reports + 1 WHERE id = ?";
-        self.0.prepare_cached(sql)?.execute(params![id, verdict.to_string(), node])?;
+        self.0
+            .prepare_cached(sql)?
+            .execute(params![id, verdict.to_string(), node])?;
         Ok(())
     }
 
     fn count(&mut self, node: &str) -> Result<(), StoreError> {
-        self.0.prepare_cached("UPDATE node SET reports = reports + 1 WHERE id = ?")?.execute([node])?;
+        self.0
+            .prepare_cached("UPDATE node SET reports = reports + 1 WHERE id = ?")?
+            .execute([node])?;
         Ok(())
     }
 
@@ -261,8 +341,12 @@ impl Tables for Begun<'_> {
     fn remove(&mut self, id: i64, digest: &str, node: &str) -> Result<(), StoreError> {
         self.0.execute("DELETE FROM body WHERE report = ?", [id])?;
         self.0.execute("DELETE FROM report WHERE id = ?", [id])?;
-        self.0.execute("INSERT OR IGNORE INTO removed (digest) VALUES (?)", [digest])?;
-        self.0.execute("UPDATE node SET reports = reports - 1 WHERE id = ?", [node])?;
+        self.0.execute(
+            "INSERT OR IGNORE INTO removed (digest) VALUES (?)",
+            [digest],
+        )?;
+        self.0
+            .execute("UPDATE node SET reports = reports - 1 WHERE id = ?", [node])?;
         Ok(())
     }
 }

@@ -4,7 +4,8 @@ use crate::query::{Counts, Rows, Span, StoredReport};
 use crate::store::StoreError;
 use rusqlite::{Connection, OptionalExtension, Params, Row, params};
 
-const COLUMNS: &str = "r.digest, r.node, r.received, r.host, r.started, r.verdict, r.scope, r.codes, r.says, r.gpus,
+const COLUMNS: &str =
+    "r.digest, r.node, r.received, r.host, r.started, r.verdict, r.scope, r.codes, r.says, r.gpus,
     r.level, r.pair, r.busbw, r.seconds, r.signed, r.late";
 
 fn stored(row: &Row<'_>) -> rusqlite::Result<StoredReport> {
@@ -46,7 +47,11 @@ impl Rows for Reading<'_> {
         self.rows(&sql, params![verdict, span.most, span.skip])
     }
 
-    fn reports(&mut self, verdict: Option<&str>, span: Span) -> Result<Vec<StoredReport>, StoreError> {
+    fn reports(
+        &mut self,
+        verdict: Option<&str>,
+        span: Span,
+    ) -> Result<Vec<StoredReport>, StoreError> {
         let sql = |of: &str| {
             format!(
                 "SELECT {COLUMNS} FROM (SELECT id FROM report {of} ORDER BY id DESC LIMIT ? OFFSET ?) n
@@ -54,7 +59,10 @@ impl Rows for Reading<'_> {
             )
         };
         match verdict {
-            Some(verdict) => self.rows(&sql("WHERE verdict = ?"), params![verdict, span.most, span.skip]),
+            Some(verdict) => self.rows(
+                &sql("WHERE verdict = ?"),
+                params![verdict, span.most, span.skip],
+            ),
             None => self.rows(&sql(""), params![span.most, span.skip]),
         }
     }
@@ -67,19 +75,34 @@ impl Rows for Reading<'_> {
     }
 
     fn all_nodes(&mut self) -> Result<Vec<StoredReport>, StoreError> {
-        let columns = COLUMNS.replace("r.verdict", "n.verdict").replace("r.late", "n.shown <> n.newest");
-        self.rows(&format!("SELECT {columns} FROM node n JOIN report r ON r.id = n.newest ORDER BY n.id"), [])
+        let columns = COLUMNS
+            .replace("r.verdict", "n.verdict")
+            .replace("r.late", "n.shown <> n.newest");
+        self.rows(
+            &format!("SELECT {columns} FROM node n JOIN report r ON r.id = n.newest ORDER BY n.id"),
+            [],
+        )
     }
 
     fn counts(&mut self) -> Result<Counts, StoreError> {
-        let mut asked = self.0.prepare_cached("SELECT verdict, count(*) FROM node GROUP BY verdict")?;
+        let mut asked = self
+            .0
+            .prepare_cached("SELECT verdict, count(*) FROM node GROUP BY verdict")?;
         let rows = asked.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
         let nodes = rows.collect::<Result<_, _>>()?;
-        Ok((nodes, self.0.query_row("SELECT count(*) FROM report", [], |row| row.get(0))?))
+        Ok((
+            nodes,
+            self.0
+                .query_row("SELECT count(*) FROM report", [], |row| row.get(0))?,
+        ))
     }
 
     fn deflated(&mut self, digest: &str) -> Result<Option<Vec<u8>>, StoreError> {
         let sql = "SELECT deflated FROM body JOIN report ON report.id = body.report WHERE report.digest = ?";
-        Ok(self.0.prepare_cached(sql)?.query_row([digest], |row| row.get(0)).optional()?)
+        Ok(self
+            .0
+            .prepare_cached(sql)?
+            .query_row([digest], |row| row.get(0))
+            .optional()?)
     }
 }

@@ -38,7 +38,10 @@ pub(in crate::cuda) fn properties(device: sys::CUdevice) -> sys::CUmemAllocation
 }
 
 const fn place(device: sys::CUdevice) -> sys::CUmemLocation {
-    sys::CUmemLocation { type_: sys::CUmemLocationType_enum::CU_MEM_LOCATION_TYPE_DEVICE, id: device }
+    sys::CUmemLocation {
+        type_: sys::CUmemLocationType_enum::CU_MEM_LOCATION_TYPE_DEVICE,
+        id: device,
+    }
 }
 
 impl Mapping {
@@ -50,7 +53,8 @@ impl Mapping {
         let bytes = rounded(bytes, granularity(context, &properties)?)?;
         let mut handle = 0;
         // SAFETY: one handle is written; the properties live for the call.
-        let code = unsafe { (context.api.create)(&raw mut handle, bytes, &raw const properties, 0) };
+        let code =
+            unsafe { (context.api.create)(&raw mut handle, bytes, &raw const properties, 0) };
         context.check("cuMemCreate", code, doing)?;
         Self::of(context, handle, bytes)
     }
@@ -71,7 +75,11 @@ impl Mapping {
             unsafe { (api.create_release)(handle) };
             return Err(error);
         }
-        let made = Self { handle, address, bytes };
+        let made = Self {
+            handle,
+            address,
+            bytes,
+        };
         // SAFETY: the range was reserved with this size, the memory is of this size.
         let code = unsafe { (api.map)(address, bytes, 0, handle, 0) };
         if let Err(error) = context.check("cuMemMap", code, doing) {
@@ -86,18 +94,37 @@ impl Mapping {
     }
 
     pub(in crate::cuda) const fn extent(&self) -> Extent {
-        Extent { address: self.address, bytes: self.bytes as u64 }
+        Extent {
+            address: self.address,
+            bytes: self.bytes as u64,
+        }
     }
 
     /// Lets these devices read and write; on failure the mapping is undone.
-    pub(in crate::cuda) fn allow(&self, context: &Context, devices: &[sys::CUdevice]) -> Result<(), GpuError> {
+    pub(in crate::cuda) fn allow(
+        &self,
+        context: &Context,
+        devices: &[sys::CUdevice],
+    ) -> Result<(), GpuError> {
         context.bind()?;
         let flags = sys::CUmemAccess_flags_enum::CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-        let access: Vec<_> = devices.iter().map(|d| sys::CUmemAccessDesc { location: place(*d), flags }).collect();
+        let access: Vec<_> = devices
+            .iter()
+            .map(|d| sys::CUmemAccessDesc {
+                location: place(*d),
+                flags,
+            })
+            .collect();
         // SAFETY: the list lives for the call and has the length that is given.
-        let code = unsafe { (context.api.set_access)(self.address, self.bytes, access.as_ptr(), access.len()) };
+        let code = unsafe {
+            (context.api.set_access)(self.address, self.bytes, access.as_ptr(), access.len())
+        };
         let allowed = context.check("cuMemSetAccess", code, || {
-            format!("GPU {}: letting {} GPUs use its memory", context.ordinal, devices.len())
+            format!(
+                "GPU {}: letting {} GPUs use its memory",
+                context.ordinal,
+                devices.len()
+            )
         });
         if allowed.is_err() {
             self.undo(context.api);
@@ -116,18 +143,26 @@ impl Mapping {
     }
 }
 
-fn granularity(context: &Context, properties: &sys::CUmemAllocationProp) -> Result<usize, GpuError> {
+fn granularity(
+    context: &Context,
+    properties: &sys::CUmemAllocationProp,
+) -> Result<usize, GpuError> {
     let mut granularity = 0;
     // SAFETY: one size is written; the properties live for the call.
-    let code = unsafe { (context.api.granularity)(&raw mut granularity, &raw const *properties, MINIMUM) };
-    context.check("cuMemGetAllocationGranularity", code, || format!("GPU {}", context.ordinal))?;
+    let code =
+        unsafe { (context.api.granularity)(&raw mut granularity, &raw const *properties, MINIMUM) };
+    context.check("cuMemGetAllocationGranularity", code, || {
+        format!("GPU {}", context.ordinal)
+    })?;
     Ok(granularity.max(1))
 }
 
 /// `bytes` rounded up to whole steps.
 fn rounded(bytes: u64, step: usize) -> Result<usize, GpuError> {
     let bytes = size(bytes.max(1))?;
-    bytes.checked_next_multiple_of(step).ok_or_else(|| GpuError::Nonsense(format!("{bytes} bytes are too many")))
+    bytes
+        .checked_next_multiple_of(step)
+        .ok_or_else(|| GpuError::Nonsense(format!("{bytes} bytes are too many")))
 }
 
 #[cfg(test)]

@@ -45,7 +45,9 @@ impl Gpu {
         let mut address = 0;
         // SAFETY: one address is written.
         let code = unsafe { (context.api.alloc)(&raw mut address, size(bytes)?) };
-        context.check("cuMemAlloc", code, || format!("GPU {}: {bytes} bytes", self.ordinal))?;
+        context.check("cuMemAlloc", code, || {
+            format!("GPU {}: {bytes} bytes", self.ordinal)
+        })?;
         Ok(self.buffer(Extent { address, bytes }, Backing::Allocated))
     }
 
@@ -61,7 +63,10 @@ impl Gpu {
 
     /// A buffer over a mapping that this GPU and `peers` may use.
     pub(super) fn over(&self, mapping: Mapping, peers: &[&Gpu]) -> Result<Buffer, GpuError> {
-        let devices = std::iter::once(self).chain(peers.iter().copied()).map(|g| g.context.device).collect::<Vec<_>>();
+        let devices = std::iter::once(self)
+            .chain(peers.iter().copied())
+            .map(|g| g.context.device)
+            .collect::<Vec<_>>();
         mapping.allow(&self.context, &devices)?;
         Ok(self.buffer(mapping.extent(), Backing::Mapped(mapping)))
     }
@@ -72,7 +77,12 @@ impl Gpu {
     }
 
     fn buffer(&self, extent: Extent, backing: Backing) -> Buffer {
-        Buffer { extent, backing, lent: Cell::new(false), context: Rc::clone(&self.context) }
+        Buffer {
+            extent,
+            backing,
+            lent: Cell::new(false),
+            context: Rc::clone(&self.context),
+        }
     }
 }
 

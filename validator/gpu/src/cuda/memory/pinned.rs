@@ -1,5 +1,8 @@
 //! Page-locked host memory that every GPU reaches under the address that the host uses.
-#![expect(unsafe_code, reason = "calls into the CUDA driver; memory that devices write")]
+#![expect(
+    unsafe_code,
+    reason = "calls into the CUDA driver; memory that devices write"
+)]
 
 use super::span::{Span, size};
 use crate::cuda::context::Context;
@@ -35,21 +38,31 @@ impl Pinned {
         let mut at = ptr::null_mut();
         // SAFETY: one pointer is written.
         let code = unsafe { (context.api.host_alloc)(&raw mut at, size(bytes)?, PORTABLE_MAPPED) };
-        context.check("cuMemHostAlloc", code, || format!("{bytes} bytes of page-locked host memory"))?;
+        context.check("cuMemHostAlloc", code, || {
+            format!("{bytes} bytes of page-locked host memory")
+        })?;
         let at = NonNull::new(at.cast::<u8>())
             .ok_or_else(|| GpuError::Nonsense("cuMemHostAlloc gave no address".to_owned()))?;
         if bytes <= CLEARED {
             // SAFETY: `bytes` bytes were allocated there, and nothing else uses them yet.
             unsafe { ptr::write_bytes(at.as_ptr(), 0, size(bytes)?) };
         }
-        Ok(Self { at, bytes, context: Rc::clone(context) })
+        Ok(Self {
+            at,
+            bytes,
+            context: Rc::clone(context),
+        })
     }
 
     /// All of it, as GPUs address it.
     #[must_use]
     pub fn whole(&self) -> Span<'_> {
         // The provenance is exposed, because the driver and the GPUs use the address as a number.
-        Span::of(self, self.at.as_ptr().expose_provenance() as u64, self.bytes)
+        Span::of(
+            self,
+            self.at.as_ptr().expose_provenance() as u64,
+            self.bytes,
+        )
     }
 
     /// A part of it.
@@ -65,7 +78,10 @@ impl Pinned {
     #[must_use]
     pub fn words(&self, first: u64, count: u64) -> Vec<u32> {
         let last = first.saturating_add(count).min(self.bytes / 4);
-        let (Some(at), Ok(count)) = (self.place(first), usize::try_from(last.saturating_sub(first))) else {
+        let (Some(at), Ok(count)) = (
+            self.place(first),
+            usize::try_from(last.saturating_sub(first)),
+        ) else {
             return Vec::new();
         };
         // SAFETY: inside the allocation and aligned; no device writes there now.
@@ -74,7 +90,9 @@ impl Pinned {
 
     /// Writes `bytes` at the start, as many as there is room for. Only while no device uses that memory.
     pub fn write(&mut self, bytes: &[u8]) {
-        let count = bytes.len().min(usize::try_from(self.bytes).unwrap_or(usize::MAX));
+        let count = bytes
+            .len()
+            .min(usize::try_from(self.bytes).unwrap_or(usize::MAX));
         // SAFETY: inside the allocation.
         unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), self.at.as_ptr(), count) };
     }

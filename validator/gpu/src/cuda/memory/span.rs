@@ -66,7 +66,10 @@ pub struct Span<'m> {
 impl<'m> Span<'m> {
     /// The memory of `owner`, which must own all of it until `owner` is dropped.
     pub(in crate::cuda) const fn of<T>(_owner: &'m T, address: u64, bytes: u64) -> Self {
-        Self { extent: Extent { address, bytes }, memory: PhantomData }
+        Self {
+            extent: Extent { address, bytes },
+            memory: PhantomData,
+        }
     }
 
     /// The part of this one that begins `offset` bytes after its start.
@@ -79,7 +82,13 @@ impl<'m> Span<'m> {
         if end.is_none_or(|end| end > of) {
             return Err(GpuError::Bounds { offset, bytes, of });
         }
-        Ok(Self { extent: Extent { address: address.wrapping_add(offset), bytes }, memory: PhantomData })
+        Ok(Self {
+            extent: Extent {
+                address: address.wrapping_add(offset),
+                bytes,
+            },
+            memory: PhantomData,
+        })
     }
 
     /// The part of this span at these addresses.
@@ -87,14 +96,27 @@ impl<'m> Span<'m> {
     /// # Errors
     /// [`GpuError::Bounds`] if it is not inside.
     pub fn at(&self, place: Extent) -> Result<Self, GpuError> {
-        let outside = GpuError::Bounds { offset: 0, bytes: place.bytes, of: self.extent.bytes };
-        self.part(place.address.checked_sub(self.extent.address).ok_or(outside)?, place.bytes)
+        let outside = GpuError::Bounds {
+            offset: 0,
+            bytes: place.bytes,
+            of: self.extent.bytes,
+        };
+        self.part(
+            place
+                .address
+                .checked_sub(self.extent.address)
+                .ok_or(outside)?,
+            place.bytes,
+        )
     }
 
     /// A span without memory behind it: for tests of code that queues no work.
     #[cfg(any(test, feature = "samples"))]
     pub const fn fixture(address: u64, bytes: u64) -> Self {
-        Self { extent: Extent { address, bytes }, memory: PhantomData }
+        Self {
+            extent: Extent { address, bytes },
+            memory: PhantomData,
+        }
     }
 }
 
@@ -108,7 +130,8 @@ impl Deref for Span<'_> {
 
 /// A size in the form that the driver needs.
 pub(in crate::cuda) fn size(bytes: u64) -> Result<usize, GpuError> {
-    usize::try_from(bytes).map_err(|_| GpuError::Nonsense(format!("{bytes} bytes do not fit this machine")))
+    usize::try_from(bytes)
+        .map_err(|_| GpuError::Nonsense(format!("{bytes} bytes do not fit this machine")))
 }
 
 #[cfg(test)]
@@ -119,7 +142,14 @@ mod tests {
     fn a_part_outside_is_refused() {
         let span = Span::fixture(0x1000, 100);
         assert_eq!(span.part(60, 40), Ok(Span::fixture(0x103c, 40)));
-        assert_eq!(span.part(60, 41), Err(GpuError::Bounds { offset: 60, bytes: 41, of: 100 }));
+        assert_eq!(
+            span.part(60, 41),
+            Err(GpuError::Bounds {
+                offset: 60,
+                bytes: 41,
+                of: 100
+            })
+        );
         assert!(span.part(u64::MAX, 2).is_err());
     }
 
@@ -127,7 +157,13 @@ mod tests {
     fn only_addresses_inside_are_a_part() {
         let span = Span::fixture(0x1000, 100);
         let at = |address, bytes| span.at(Extent { address, bytes }).map(|part| *part);
-        assert_eq!(at(0x1004, 96), Ok(Extent { address: 0x1004, bytes: 96 }));
+        assert_eq!(
+            at(0x1004, 96),
+            Ok(Extent {
+                address: 0x1004,
+                bytes: 96
+            })
+        );
         assert!(at(0x1004, 97).is_err() && at(0xfff, 4).is_err());
     }
 }

@@ -36,8 +36,14 @@ pub(super) fn findings(lines: &[Line], scene: &Scene) -> Vec<Found> {
     let mut fatal = false;
     let mut groups: Vec<Vec<Event<'_>>> = Vec::new();
     for (n, line) in lines.iter().enumerate() {
-        let at = At { lines, n, text: &line.text };
-        let Some((code, place, is_grave)) = event(scene, at) else { continue };
+        let at = At {
+            lines,
+            n,
+            text: &line.text,
+        };
+        let Some((code, place, is_grave)) = event(scene, at) else {
+            continue;
+        };
         let between = place.is_some_and(|place| scene.is_between_gpus(place));
         if between && at.text.contains("Fatal") {
             fatal = is_fatal(at.text);
@@ -45,11 +51,25 @@ pub(super) fn findings(lines: &[Line], scene: &Scene) -> Vec<Found> {
         let running = start.is_some_and(|start| n >= start);
         let lost = fatal && at.text.contains("recovery failed");
         let unplugged = kinds::is_link_down(at.text).then(|| unplugged(at));
-        let warns = between && ((is_grave && running) || lost) && unplugged != Some(Unplugged::Back);
-        let severity = if warns { Severity::Warn } else { Severity::Info };
-        let event = Event { code, place, severity, line, unplugged };
+        let warns =
+            between && ((is_grave && running) || lost) && unplugged != Some(Unplugged::Back);
+        let severity = if warns {
+            Severity::Warn
+        } else {
+            Severity::Info
+        };
+        let event = Event {
+            code,
+            place,
+            severity,
+            line,
+            unplugged,
+        };
         let key = |event: &Event<'_>| (event.code, event.place, event.unplugged);
-        match groups.iter_mut().find(|g| g.first().is_some_and(|first| key(first) == key(&event))) {
+        match groups
+            .iter_mut()
+            .find(|g| g.first().is_some_and(|first| key(first) == key(&event)))
+        {
             Some(group) => group.push(event),
             None => groups.push(vec![event]),
         }
@@ -60,14 +80,20 @@ pub(super) fn findings(lines: &[Line], scene: &Scene) -> Vec<Found> {
 /// By the newest line about the port: the port is one above a device that the machine has now.
 fn unplugged(at: At<'_>) -> Unplugged {
     let port = place::first(at.text);
-    let same = |text: &str| port.zip(place::first(text)).is_some_and(|(one, other)| one.overlaps(other));
+    let same = |text: &str| {
+        port.zip(place::first(text))
+            .is_some_and(|(one, other)| one.overlaps(other))
+    };
     let state = |line: &Line| match () {
         () if kinds::is_link_down(&line.text) => Some(Unplugged::Away),
         () if kinds::is_link_up(&line.text) => Some(Unplugged::Back),
         () => None,
     };
     let later = at.lines.iter().skip(at.n).filter(|line| same(&line.text));
-    later.filter_map(state).next_back().unwrap_or(Unplugged::Away)
+    later
+        .filter_map(state)
+        .next_back()
+        .unwrap_or(Unplugged::Away)
 }
 
 /// The kind and the device of an event that matters, and whether it may be a reason for failures to come.
@@ -81,7 +107,8 @@ fn event(scene: &Scene, at: At<'_>) -> Option<(Code, Option<Place>, bool)> {
     }
     let severity = kinds::pcie_or_record(at)?;
     let recoverable = |record: PcieRecord| record.kind == RecordKind::Recoverable;
-    let mild = has_only_nonfatal(at.text) || tasks::pcie_record(at.lines, at.n).is_some_and(recoverable);
+    let mild =
+        has_only_nonfatal(at.text) || tasks::pcie_record(at.lines, at.n).is_some_and(recoverable);
     match kinds::whose_link(scene, at) {
         Whose::Ours(place) if severity == Severity::Fail => Some((Code::PcieAer, place, !mild)),
         _ => None,
@@ -100,10 +127,26 @@ fn has_only_nonfatal(text: &str) -> bool {
 fn finding(group: &[Event<'_>]) -> Option<Found> {
     let worst = group.iter().map(|event| event.severity).max()?;
     let first = group.iter().find(|event| event.severity == worst)?;
-    let times = if group.len() == 1 { String::new() } else { format!(", {} lines of this kind", group.len()) };
-    let back = if first.unplugged == Some(Unplugged::Back) { ", and the device was there again later" } else { "" };
-    let message = format!("{}, before the tests{times}{back}: kmsg: {}", age(first.line), first.line.text);
-    let seen = group.iter().take(MOST).map(|event| format!("kmsg: {}", event.line.text)).collect();
+    let times = if group.len() == 1 {
+        String::new()
+    } else {
+        format!(", {} lines of this kind", group.len())
+    };
+    let back = if first.unplugged == Some(Unplugged::Back) {
+        ", and the device was there again later"
+    } else {
+        ""
+    };
+    let message = format!(
+        "{}, before the tests{times}{back}: kmsg: {}",
+        age(first.line),
+        first.line.text
+    );
+    let seen = group
+        .iter()
+        .take(MOST)
+        .map(|event| format!("kmsg: {}", event.line.text))
+        .collect();
     let reason = match first.unplugged {
         Some(_) => Some(super::unplugged_reason(worst)),
         None => (worst == Severity::Info).then_some(Reason::Earlier),
@@ -131,8 +174,14 @@ impl Starts {
             if is_driver_start(&line.text) {
                 starts.module = Some(n);
             }
-            let Some(gpu) = place::first(&line.text).filter(|_| shows_start(&line.text)) else { continue };
-            match starts.gpus.iter_mut().find(|(known, ..)| known.same_device(gpu)) {
+            let Some(gpu) = place::first(&line.text).filter(|_| shows_start(&line.text)) else {
+                continue;
+            };
+            match starts
+                .gpus
+                .iter_mut()
+                .find(|(known, ..)| known.same_device(gpu))
+            {
                 Some((.., last)) => *last = n,
                 None => starts.gpus.push((gpu, n, n)),
             }
@@ -162,6 +211,7 @@ impl Starts {
 /// Lines that are only written about a GPU that works: those of our patches and of the display driver, and errors of
 /// programs on it.
 fn shows_start(text: &str) -> bool {
-    let by_program = || log::xid(text).is_some_and(|x| xid::meaning(x.number).fault == FaultSource::Program);
+    let by_program =
+        || log::xid(text).is_some_and(|x| xid::meaning(x.number).fault == FaultSource::Program);
     kinds::has(text, &["BAR1 peer-to-peer of ", "Initialized nvidia-drm"]) || by_program()
 }

@@ -31,17 +31,72 @@ pub(super) struct Kind {
 /// arch/x86/kernel/cpu/mce, arch/x86/kernel/nmi.c, drivers/edac, drivers/acpi/apei/ghes.c, drivers/firmware/efi/cper.c,
 /// kernel/{hung_task,watchdog,panic}.c, mm/page_alloc.c, mm/memory.c and kernel/rcu.
 pub(super) const KINDS: &[Kind] = &[
-    Kind { code: Code::GpuGone, before: true, judge: |at| gone(at.text), whose: whose_lost_gpu },
-    Kind { code: Code::CcUnsupported, before: true, judge: |at| confidential(at.text), whose: whose_driver },
-    Kind { code: Code::GpuInit, before: true, judge: |at| start_failed(at.text), whose: whose_driver },
-    Kind { code: Code::NvswitchSxid, before: true, judge: |at| sxid(at.text), whose: whose_driver },
-    Kind { code: Code::Bar1MapMisaligned, before: false, judge: |at| misaligned(at.text), whose: whose_driver },
-    Kind { code: Code::DriverFault, before: false, judge: |at| driver(at.text), whose: whose_driver },
-    Kind { code: Code::NvlinkErrors, before: false, judge: |at| nvlink(at.text), whose: whose_driver },
-    Kind { code: Code::PcieAer, before: false, judge: pcie_or_record, whose: whose_link },
-    Kind { code: Code::IommuFault, before: false, judge: iommu, whose: whose_request },
-    Kind { code: Code::MachineCheck, before: false, judge: machine_check, whose: |_, _| Whose::Ours(None) },
-    Kind { code: Code::KernelFault, before: false, judge: |at| kernel(at.text), whose: whose_task },
+    Kind {
+        code: Code::GpuGone,
+        before: true,
+        judge: |at| gone(at.text),
+        whose: whose_lost_gpu,
+    },
+    Kind {
+        code: Code::CcUnsupported,
+        before: true,
+        judge: |at| confidential(at.text),
+        whose: whose_driver,
+    },
+    Kind {
+        code: Code::GpuInit,
+        before: true,
+        judge: |at| start_failed(at.text),
+        whose: whose_driver,
+    },
+    Kind {
+        code: Code::NvswitchSxid,
+        before: true,
+        judge: |at| sxid(at.text),
+        whose: whose_driver,
+    },
+    Kind {
+        code: Code::Bar1MapMisaligned,
+        before: false,
+        judge: |at| misaligned(at.text),
+        whose: whose_driver,
+    },
+    Kind {
+        code: Code::DriverFault,
+        before: false,
+        judge: |at| driver(at.text),
+        whose: whose_driver,
+    },
+    Kind {
+        code: Code::NvlinkErrors,
+        before: false,
+        judge: |at| nvlink(at.text),
+        whose: whose_driver,
+    },
+    Kind {
+        code: Code::PcieAer,
+        before: false,
+        judge: pcie_or_record,
+        whose: whose_link,
+    },
+    Kind {
+        code: Code::IommuFault,
+        before: false,
+        judge: iommu,
+        whose: whose_request,
+    },
+    Kind {
+        code: Code::MachineCheck,
+        before: false,
+        judge: machine_check,
+        whose: |_, _| Whose::Ours(None),
+    },
+    Kind {
+        code: Code::KernelFault,
+        before: false,
+        judge: |at| kernel(at.text),
+        whose: whose_task,
+    },
 ];
 
 /// How many lines below the first line of a report the blocked request is looked for.
@@ -73,8 +128,18 @@ fn is_driver(line: &str) -> bool {
 
 /// NVIDIA's driver writes only about its own devices. It may name the GPU in one of the lines before.
 fn whose_driver(_: &Scene, at: At<'_>) -> Whose {
-    let before = at.lines.iter().take(at.n).rev().take(3).map(|line| line.text.as_str());
-    let named = || before.filter(|text| text.contains("NVRM: The NVIDIA GPU")).find_map(place::first);
+    let before = at
+        .lines
+        .iter()
+        .take(at.n)
+        .rev()
+        .take(3)
+        .map(|line| line.text.as_str());
+    let named = || {
+        before
+            .filter(|text| text.contains("NVRM: The NVIDIA GPU"))
+            .find_map(place::first)
+    };
     let continues = || at.text.contains("fallen off the bus").then(named).flatten();
     Whose::Ours(place::first(at.text).or_else(continues))
 }
@@ -95,15 +160,24 @@ pub(super) fn start_failed(line: &str) -> Option<Severity> {
 fn sxid(line: &str) -> Option<Severity> {
     let (_, text) = line.split_once("SXid (")?;
     let (_, text) = text.split_once("): ").unwrap_or(("", text));
-    let text = text.split_once(", ").map_or(text, |(_, text)| text).to_lowercase();
-    let mild = text.contains("non-fatal") || text.contains("nonfatal") || text.starts_with("severity 0");
+    let text = text
+        .split_once(", ")
+        .map_or(text, |(_, text)| text)
+        .to_lowercase();
+    let mild =
+        text.contains("non-fatal") || text.contains("nonfatal") || text.starts_with("severity 0");
     let corrected = text.contains("correctable") && !has(&text, &["uncorrectable", "fatal"]);
-    (!text.starts_with("data {")).then_some(if mild || corrected { Severity::Warn } else { Severity::Fail })
+    (!text.starts_with("data {")).then_some(if mild || corrected {
+        Severity::Warn
+    } else {
+        Severity::Fail
+    })
 }
 
 /// `NVRM: The peer DMA address 0x1800400000 is not aligned at 0x20000000`, when peer access is enabled. It names no GPU.
 fn misaligned(line: &str) -> Option<Severity> {
-    let refused = line.contains("The peer DMA address 0x") && line.contains(" is not aligned at 0x");
+    let refused =
+        line.contains("The peer DMA address 0x") && line.contains(" is not aligned at 0x");
     refused.then_some(Severity::Fail)
 }
 
@@ -117,7 +191,16 @@ fn driver(line: &str) -> Option<Severity> {
         return Some(Severity::Fail);
     }
     let low = line.to_lowercase();
-    let fails = ["timeout", "timed out", "crash", "halt", "panic", "exception", "error", "fail"];
+    let fails = [
+        "timeout",
+        "timed out",
+        "crash",
+        "halt",
+        "panic",
+        "exception",
+        "error",
+        "fail",
+    ];
     if line.contains("GSP") && has(&low, &fails) {
         return Some(Severity::Fail);
     }
@@ -128,11 +211,22 @@ fn driver(line: &str) -> Option<Severity> {
 /// links unilaterally for GPU1`. What it says while it looks for the other ends of links is said on healthy machines, too.
 fn nvlink(line: &str) -> Option<Severity> {
     let low = line.to_lowercase();
-    let ours = (line.contains("NVRM") && low.contains("nvlink")) || line.starts_with("nvidia-nvlink");
-    if !ours || line.contains("Xid") || driver(line).is_some() || has(&low, &["rxdet", "discover"]) {
+    let ours =
+        (line.contains("NVRM") && low.contains("nvlink")) || line.starts_with("nvidia-nvlink");
+    if !ours || line.contains("Xid") || driver(line).is_some() || has(&low, &["rxdet", "discover"])
+    {
         return None;
     }
-    let bad = ["fail", "error", "timeout", "timed out", "shutdown", "fault", "link down", "retrain"];
+    let bad = [
+        "fail",
+        "error",
+        "timeout",
+        "timed out",
+        "shutdown",
+        "fault",
+        "link down",
+        "retrain",
+    ];
     has(&low, &bad).then_some(Severity::Warn)
 }
 
@@ -145,15 +239,27 @@ pub(super) fn pcie_or_record(at: At<'_>) -> Option<Severity> {
 }
 
 fn pcie(line: &str) -> Option<Severity> {
-    let reported = has(line, &["PCIe Bus Error:", "AER: ", "containment event"]) && !line.contains("AER: enabled");
+    let reported = has(line, &["PCIe Bus Error:", "AER: ", "containment event"])
+        && !line.contains("AER: enabled");
     let dropped = is_link_down(line);
-    let bad = has(line, &["ncorrect", "Fatal", "recovery failed", "DPC: ", "containment event"]) || dropped;
+    let bad = has(
+        line,
+        &[
+            "ncorrect",
+            "Fatal",
+            "recovery failed",
+            "DPC: ",
+            "containment event",
+        ],
+    ) || dropped;
     (reported || dropped).then_some(if bad { Severity::Fail } else { Severity::Warn })
 }
 
 /// A link went down, or a card was unplugged, unless containment (DPC) has already brought the link back.
 pub(super) fn is_link_down(line: &str) -> bool {
-    line.contains("pciehp") && has(line, &["Link Down", "Card not present"]) && !line.contains("ignored")
+    line.contains("pciehp")
+        && has(line, &["Link Down", "Card not present"])
+        && !line.contains("ignored")
 }
 
 /// A link came up, or a card was plugged in.
@@ -168,7 +274,11 @@ pub(super) fn whose_link(scene: &Scene, at: At<'_>) -> Whose {
     // A port's own event concerns everything below it.
     let of_port = is_link_down(at.text) || at.text.contains("containment event");
     let reporter = place::reporter(at.text).filter(|_| !of_port);
-    scene.whose(at.text, Extent::Link, reporter.into_iter().chain(place::first(at.text)))
+    scene.whose(
+        at.text,
+        Extent::Link,
+        reporter.into_iter().chain(place::first(at.text)),
+    )
 }
 
 /// Requests that an IOMMU blocked. Intel's begins with a line without the device, which counts only alone.
@@ -181,7 +291,11 @@ pub(super) fn iommu(at: At<'_>) -> Option<Severity> {
     }
     if request(line) {
         // A blocked interrupt is no blocked access to memory.
-        return Some(if line.contains("INTR-REMAP") { Severity::Warn } else { Severity::Fail });
+        return Some(if line.contains("INTR-REMAP") {
+            Severity::Warn
+        } else {
+            Severity::Fail
+        });
     }
     let amd = has(line, &["IO_PAGE_FAULT", "AMD-Vi: Event logged ["]);
     let arm = has(line, &["arm-smmu", "arm_smmu", "smmu"]) && is_smmu_event(line);
@@ -193,8 +307,16 @@ pub(super) fn iommu(at: At<'_>) -> Option<Severity> {
 /// `Blocked unknown Stream ID ..` and `Unexpected global fault, ..`.
 fn is_smmu_event(line: &str) -> bool {
     let raw = line.contains("event 0x") && line.contains("received");
-    raw || has(line, &["event: F_", "event: C_", "event: E_", "Unhandled context fault", "Blocked unknown Stream ID"])
-        || has(line, &["Unexpected global fault"])
+    raw || has(
+        line,
+        &[
+            "event: F_",
+            "event: C_",
+            "event: E_",
+            "Unhandled context fault",
+            "Blocked unknown Stream ID",
+        ],
+    ) || has(line, &["Unexpected global fault"])
 }
 
 pub(super) fn whose_request(scene: &Scene, at: At<'_>) -> Whose {
@@ -221,7 +343,10 @@ pub(super) fn whose_request(scene: &Scene, at: At<'_>) -> Whose {
 fn machine_check(at: At<'_>) -> Option<Severity> {
     let line = at.text;
     let edac = line.contains("EDAC") && has(line, &[" UE ", " CE "]);
-    let reported = has(line, &["[Hardware Error]", "Machine check", "Machine Check"]);
+    let reported = has(
+        line,
+        &["[Hardware Error]", "Machine check", "Machine Check"],
+    );
     if reported && tasks::pcie_record(at.lines, at.n).is_some() {
         return None;
     }
@@ -229,7 +354,9 @@ fn machine_check(at: At<'_>) -> Option<Severity> {
     // hardware error too, but it may also come from a performance counter or a button.
     let nmi = has(line, &["NMI: PCI system error (SERR)", "NMI: IOCK error"]);
     let unexplained = line.contains("NMI received for unknown reason");
-    (edac || reported || nmi).then_some(Severity::Fail).or(unexplained.then_some(Severity::Warn))
+    (edac || reported || nmi)
+        .then_some(Severity::Fail)
+        .or(unexplained.then_some(Severity::Warn))
 }
 
 fn kernel(line: &str) -> Option<Severity> {
@@ -249,9 +376,15 @@ fn kernel(line: &str) -> Option<Severity> {
     // One of the kernel's own checks failed and the kernel continues: "WARNING: CPU: 3 PID: 812 at ..".
     let warned = line.starts_with("WARNING: ") && has(line, &["CPU: ", "CPU#"]);
     let hung = tasks::hung_task(line).is_some() || line.contains("blocked for more than");
-    (hung || has(line, &words)).then_some(Severity::Fail).or(warned.then_some(Severity::Warn))
+    (hung || has(line, &words))
+        .then_some(Severity::Fail)
+        .or(warned.then_some(Severity::Warn))
 }
 
 fn whose_task(_: &Scene, at: At<'_>) -> Whose {
-    if tasks::waits_for_others(at.lines, at.n) { Whose::Others(None) } else { Whose::Ours(None) }
+    if tasks::waits_for_others(at.lines, at.n) {
+        Whose::Others(None)
+    } else {
+        Whose::Ours(None)
+    }
 }

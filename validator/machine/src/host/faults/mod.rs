@@ -37,9 +37,19 @@ struct Found {
 
 impl Found {
     /// Of the machine if no place is given.
-    fn new(code: Code, severity: Severity, place: Option<Place>, message: String, seen: Vec<String>) -> Self {
+    fn new(
+        code: Code,
+        severity: Severity,
+        place: Option<Place>,
+        message: String,
+        seen: Vec<String>,
+    ) -> Self {
         let subject = place.map_or(Subject::Machine, Place::subject);
-        Self { place, last: usize::MAX, finding: code.finding(severity, subject, message).seen_all(seen) }
+        Self {
+            place,
+            last: usize::MAX,
+            finding: code.finding(severity, subject, message).seen_all(seen),
+        }
     }
 
     /// Sets the position of its newest line.
@@ -49,7 +59,10 @@ impl Found {
     }
 
     fn map(self, change: impl FnOnce(Finding) -> Finding) -> Self {
-        Self { finding: change(self.finding), ..self }
+        Self {
+            finding: change(self.finding),
+            ..self
+        }
     }
 }
 
@@ -57,7 +70,9 @@ impl Found {
 #[must_use]
 pub fn faults(lines: &[Line], when: TestPhase, scene: &Scene) -> Vec<Finding> {
     let mut found = xids::findings(lines, when);
-    let counting = KINDS.iter().filter(|kind| when == TestPhase::During || kind.before);
+    let counting = KINDS
+        .iter()
+        .filter(|kind| when == TestPhase::During || kind.before);
     found.extend(counting.flat_map(|kind| findings(kind, lines, when, scene)));
     if when == TestPhase::Before {
         found.extend(earlier::findings(lines, scene));
@@ -70,7 +85,9 @@ pub fn faults(lines: &[Line], when: TestPhase, scene: &Scene) -> Vec<Finding> {
 #[must_use]
 pub fn lost(records: u64) -> Finding {
     let message = format!("{records} records of the kernel log were lost before they were read");
-    Code::KmsgLost.finding(Severity::Warn, Subject::Machine, message).values(records, 0, Some("records"))
+    Code::KmsgLost
+        .finding(Severity::Warn, Subject::Machine, message)
+        .values(records, 0, Some("records"))
 }
 
 /// A line of a kind, with its severity and whose it is.
@@ -86,20 +103,36 @@ struct Fault<'a> {
 /// lines do not name.
 fn findings(kind: &Kind, lines: &[Line], when: TestPhase, scene: &Scene) -> Vec<Found> {
     let mut groups: Vec<Vec<Fault<'_>>> = Vec::new();
-    let starts = Starts::of(if kind.code == Code::GpuInit && when == TestPhase::Before { lines } else { &[] });
+    let starts = Starts::of(if kind.code == Code::GpuInit && when == TestPhase::Before {
+        lines
+    } else {
+        &[]
+    });
     for (n, line) in lines.iter().enumerate() {
-        let at = At { lines, n, text: &line.text };
-        let Some(mut fault) = fault(kind, at, when, scene) else { continue };
+        let at = At {
+            lines,
+            n,
+            text: &line.text,
+        };
+        let Some(mut fault) = fault(kind, at, when, scene) else {
+            continue;
+        };
         if let Some(why) = starts.since(at, scene) {
             fault.severity = Severity::Info;
             fault.over = Some(format!("{}, and {why}: ", earlier::age(line)));
         }
-        match groups.iter_mut().find(|g| g.first().is_some_and(|first| first.whose.is_like(fault.whose))) {
+        match groups.iter_mut().find(|g| {
+            g.first()
+                .is_some_and(|first| first.whose.is_like(fault.whose))
+        }) {
             Some(group) => group.push(fault),
             None => groups.push(vec![fault]),
         }
     }
-    groups.iter().filter_map(|group| finding(kind, group, when)).collect()
+    groups
+        .iter()
+        .filter_map(|group| finding(kind, group, when))
+        .collect()
 }
 
 fn fault<'a>(kind: &Kind, at: At<'a>, when: TestPhase, scene: &Scene) -> Option<Fault<'a>> {
@@ -117,22 +150,46 @@ fn fault<'a>(kind: &Kind, at: At<'a>, when: TestPhase, scene: &Scene) -> Option<
         Whose::Unnamed => severity.min(Severity::Warn),
         Whose::Ours(_) => severity,
     };
-    Some(Fault { severity, whose, text: at.text, over: None })
+    Some(Fault {
+        severity,
+        whose,
+        text: at.text,
+        over: None,
+    })
 }
 
 fn finding(kind: &Kind, group: &[Fault<'_>], when: TestPhase) -> Option<Found> {
     let severity = overall(kind, group.iter().map(|fault| fault.severity).max()?, group);
-    let worst = group.iter().find(|fault| fault.severity == severity).or(group.first())?;
+    let worst = group
+        .iter()
+        .find(|fault| fault.severity == severity)
+        .or(group.first())?;
     let (place, what) = match worst.whose {
         Whose::Ours(place) => (place, ""),
-        Whose::Others(place) if kind.code == Code::KernelFault => (place, "a task that waits for another device: "),
+        Whose::Others(place) if kind.code == Code::KernelFault => {
+            (place, "a task that waits for another device: ")
+        }
         Whose::Others(place) => (place, "no GPU, and not on the path of one: "),
         Whose::Unnamed => (None, "a device that the line does not name: "),
     };
-    let during = if when == TestPhase::During { "while the test ran: " } else { "" };
+    let during = if when == TestPhase::During {
+        "while the test ran: "
+    } else {
+        ""
+    };
     let over = worst.over.as_deref().unwrap_or_default();
-    let seen = group.iter().take(MOST).map(|fault| format!("kmsg: {}", fault.text)).collect();
-    let found = Found::new(kind.code, severity, place, format!("{during}{what}{over}kmsg: {}", worst.text), seen);
+    let seen = group
+        .iter()
+        .take(MOST)
+        .map(|fault| format!("kmsg: {}", fault.text))
+        .collect();
+    let found = Found::new(
+        kind.code,
+        severity,
+        place,
+        format!("{during}{what}{over}kmsg: {}", worst.text),
+        seen,
+    );
     let unplugged = group.iter().all(|fault| kinds::is_link_down(fault.text));
     Some(found.map(|finding| match () {
         () if worst.over.is_some() => finding.because(Reason::Over).recovery(None),
@@ -147,13 +204,28 @@ fn finding(kind: &Kind, group: &[Fault<'_>], when: TestPhase) -> Option<Found> {
 
 /// The reason where a link went down or a card is not there any more, and nothing else was reported.
 fn unplugged_reason(severity: Severity) -> Reason {
-    if severity == Severity::Info { Reason::UnpluggedOnce } else { Reason::Unplugged }
+    if severity == Severity::Info {
+        Reason::UnpluggedOnce
+    } else {
+        Reason::Unplugged
+    }
 }
 
 /// A machine check is reported in several lines, of which only some say that it was corrected.
 fn overall(kind: &Kind, worst: Severity, group: &[Fault<'_>]) -> Severity {
-    let any = |words: &[&str]| group.iter().any(|fault| has(&fault.text.to_lowercase(), words));
-    let bad = ["uncorrected", "fatal", "recoverable", "deferred", " ue ", "exception"];
+    let any = |words: &[&str]| {
+        group
+            .iter()
+            .any(|fault| has(&fault.text.to_lowercase(), words))
+    };
+    let bad = [
+        "uncorrected",
+        "fatal",
+        "recoverable",
+        "deferred",
+        " ue ",
+        "exception",
+    ];
     let corrected = kind.code == Code::MachineCheck && any(&["corrected", " ce "]) && !any(&bad);
     if corrected { Severity::Warn } else { worst }
 }

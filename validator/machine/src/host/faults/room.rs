@@ -24,7 +24,10 @@ impl NoRoom<'_> {
     /// Whether it is about a BAR of `device` that still has no address, or is still smaller.
     #[must_use]
     pub fn concerns(&self, device: &Device) -> bool {
-        let now = device.bars.iter().find(|bar| bar.index == self.bar && bar.start != 0);
+        let now = device
+            .bars
+            .iter()
+            .find(|bar| bar.index == self.bar && bar.start != 0);
         let fits = now.is_some_and(|bar| self.bytes.is_none_or(|bytes| bar.bytes >= bytes));
         self.place.matches(device.bdf) && !fits
     }
@@ -32,7 +35,10 @@ impl NoRoom<'_> {
     /// Whether the BAR has an address now.
     #[must_use]
     pub fn has_address(&self, device: &Device) -> bool {
-        device.bars.iter().any(|bar| bar.index == self.bar && bar.start != 0)
+        device
+            .bars
+            .iter()
+            .any(|bar| bar.index == self.bar && bar.start != 0)
     }
 
     /// The size for which there was no room, bytes.
@@ -52,23 +58,45 @@ pub fn no_room(lines: &[Line]) -> Vec<NoRoom<'_>> {
 
 fn parse(line: &str) -> Option<NoRoom<'_>> {
     let place = place::first(line)?;
-    let digit = |rest: &str| rest.chars().next()?.to_digit(10).and_then(|bar| u8::try_from(bar).ok());
+    let digit = |rest: &str| {
+        rest.chars()
+            .next()?
+            .to_digit(10)
+            .and_then(|bar| u8::try_from(bar).ok())
+    };
     if let Some((_, rest)) = line.split_once("NVRM: BAR") {
-        let bar = digit(rest).filter(|_| rest.get(1..).is_some_and(|rest| rest.starts_with(" is 0M @ 0x0")))?;
-        return Some(NoRoom { place, bar, bytes: None, line });
+        let bar = digit(rest).filter(|_| {
+            rest.get(1..)
+                .is_some_and(|rest| rest.starts_with(" is 0M @ 0x0"))
+        })?;
+        return Some(NoRoom {
+            place,
+            bar,
+            bytes: None,
+            line,
+        });
     }
     let (before, rest) = line.split_once("BAR ")?;
-    let failed = ["no space", "failed to assign", "can't assign"].iter().any(|words| rest.contains(words));
+    let failed = ["no space", "failed to assign", "can't assign"]
+        .iter()
+        .any(|words| rest.contains(words));
     let bar = digit(rest).filter(|bar| *bar <= LAST_BAR)?;
     // `BAR 13`, and `VF BAR 1` of a virtual function.
     let own = !rest.starts_with(|c: char| !c.is_ascii_digit())
-        && !rest.get(1..).is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
+        && !rest
+            .get(1..)
+            .is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
         && !before.ends_with("VF ");
     let memory = !rest.contains("[io ") && !rest.contains("assign io");
     let size = rest.split_once("size 0x").map(|(_, digits)| digits);
     let size = size.and_then(|digits| digits.split(|c: char| !c.is_ascii_hexdigit()).next());
     let bytes = size.and_then(|digits| u64::from_str_radix(digits, 16).ok());
-    (failed && own && memory).then_some(NoRoom { place, bar, bytes, line })
+    (failed && own && memory).then_some(NoRoom {
+        place,
+        bar,
+        bytes,
+        line,
+    })
 }
 
 #[cfg(test)]
@@ -79,9 +107,21 @@ mod tests {
     use std::time::Duration;
 
     fn concerns(text: &str, start: u64, bytes: u64) -> bool {
-        let log = [Line { seq: 0, at: Duration::ZERO, text: text.into() }];
-        let bars = vec![Bar { index: 1, start, bytes, flags: 0 }];
-        let gpu = Device { bars, ..sample::gpu("0000:56:00.0", "0000:55:01.0") };
+        let log = [Line {
+            seq: 0,
+            at: Duration::ZERO,
+            text: text.into(),
+        }];
+        let bars = vec![Bar {
+            index: 1,
+            start,
+            bytes,
+            flags: 0,
+        }];
+        let gpu = Device {
+            bars,
+            ..sample::gpu("0000:56:00.0", "0000:55:01.0")
+        };
         no_room(&log).iter().any(|line| line.concerns(&gpu))
     }
 
@@ -96,7 +136,10 @@ mod tests {
         ] {
             assert!(concerns(text, 0, 32 << 30), "{text}");
             assert!(concerns(text, 0xe100_0000_0000, 256 << 20), "{text}");
-            assert!(!concerns(text, 0xe100_0000_0000, 32 << 30), "{text}: it was assigned later");
+            assert!(
+                !concerns(text, 0xe100_0000_0000, 32 << 30),
+                "{text}: it was assigned later"
+            );
         }
         let driver = "NVRM: BAR1 is 0M @ 0x0 (PCI:0000:56:00.0)";
         assert!(concerns(driver, 0, 256 << 20) && !concerns(driver, 0xe100_0000_0000, 256 << 20));

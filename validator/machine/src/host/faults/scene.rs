@@ -69,18 +69,28 @@ impl Scene {
     /// The scene of a fabric, or one in which every device matters.
     #[must_use]
     pub fn of<F>(fabric: Option<&Fabric<F>>) -> Self {
-        Self { devices: fabric.map(Devices::of), ..Self::default() }
+        Self {
+            devices: fabric.map(Devices::of),
+            ..Self::default()
+        }
     }
 
     /// With what the driver shows: whether it is loaded, the GPUs that it has started at some time, and those that run now.
     #[must_use]
     pub fn with_driver(self, loaded: bool, started: BTreeSet<Bdf>, running: BTreeSet<Bdf>) -> Self {
-        Self { driver_loaded: loaded, started, running, ..self }
+        Self {
+            driver_loaded: loaded,
+            started,
+            running,
+            ..self
+        }
     }
 
     /// The functions that matter; empty where the fabric is unknown.
     pub fn functions(&self) -> impl Iterator<Item = Bdf> {
-        self.devices.iter().flat_map(|devices| devices.ends.union(&devices.ports).copied())
+        self.devices
+            .iter()
+            .flat_map(|devices| devices.ends.union(&devices.ports).copied())
     }
 
     pub(super) fn has_started(&self, place: Place) -> bool {
@@ -93,21 +103,40 @@ impl Scene {
 
     /// Whether it is a GPU, or a port between two GPUs.
     pub(super) fn is_between_gpus(&self, place: Place) -> bool {
-        self.devices.as_ref().is_some_and(|d| d.between_gpus.iter().any(|bdf| place.matches(*bdf)))
+        self.devices
+            .as_ref()
+            .is_some_and(|d| d.between_gpus.iter().any(|bdf| place.matches(*bdf)))
     }
 
     /// Whose the first of `places` is that the machine has. A device that it does not have any more is NVIDIA's if the
     /// driver's name precedes it.
-    pub(super) fn whose(&self, text: &str, extent: Extent, places: impl IntoIterator<Item = Place>) -> Whose {
+    pub(super) fn whose(
+        &self,
+        text: &str,
+        extent: Extent,
+        places: impl IntoIterator<Item = Place>,
+    ) -> Whose {
         let places: Vec<_> = places.into_iter().collect();
-        let Some(first) = places.first().copied() else { return Whose::Unnamed };
-        let Some(devices) = &self.devices else { return Whose::Ours(Some(first)) };
+        let Some(first) = places.first().copied() else {
+            return Whose::Unnamed;
+        };
+        let Some(devices) = &self.devices else {
+            return Whose::Ours(Some(first));
+        };
         let known = |place: &&Place| devices.known.iter().any(|bdf| place.matches(*bdf));
         let Some(place) = places.iter().find(known).copied() else {
-            let of_driver = ["nvidia ", "NVRM"].iter().any(|word| text.starts_with(word));
-            return if of_driver { Whose::Ours(Some(first)) } else { Whose::Others(Some(first)) };
+            let of_driver = ["nvidia ", "NVRM"]
+                .iter()
+                .any(|word| text.starts_with(word));
+            return if of_driver {
+                Whose::Ours(Some(first))
+            } else {
+                Whose::Others(Some(first))
+            };
         };
-        devices.owner(place, extent).map_or(Whose::Others(Some(place)), |own| Whose::Ours(Some(own)))
+        devices
+            .owner(place, extent)
+            .map_or(Whose::Others(Some(place)), |own| Whose::Ours(Some(own)))
     }
 
     /// The position of the line with which the loaded driver was started. `Some(0)` if the log begins later.
@@ -120,34 +149,69 @@ impl Scene {
 
 /// Whether the driver's module says that it was loaded.
 pub(super) fn is_driver_start(text: &str) -> bool {
-    ["NVRM: loading NVIDIA UNIX", "nvidia: module loaded", "nvidia-nvlink: Nvlink Core is being initialized"]
-        .iter()
-        .any(|words| text.contains(words))
+    [
+        "NVRM: loading NVIDIA UNIX",
+        "nvidia: module loaded",
+        "nvidia-nvlink: Nvlink Core is being initialized",
+    ]
+    .iter()
+    .any(|words| text.contains(words))
 }
 
 impl Devices {
     fn of<F>(fabric: &Fabric<F>) -> Self {
         let tree = Tree::of(fabric);
-        let is_switch = |d: &&Device| d.vendor == pci_vendor::NVIDIA && d.class.starts_with(NVSWITCH);
+        let is_switch =
+            |d: &&Device| d.vendor == pci_vendor::NVIDIA && d.class.starts_with(NVSWITCH);
         let switches = fabric.devices.iter().filter(is_switch).map(|d| d.bdf);
-        let whole: BTreeSet<Bdf> = fabric.gpus.iter().copied().chain(nic::exchanging(fabric)).chain(switches).collect();
-        let parts = fabric.devices.iter().filter(|d| d.physfn.is_some_and(|whole_bdf| whole.contains(&whole_bdf)));
+        let whole: BTreeSet<Bdf> = fabric
+            .gpus
+            .iter()
+            .copied()
+            .chain(nic::exchanging(fabric))
+            .chain(switches)
+            .collect();
+        let parts = fabric
+            .devices
+            .iter()
+            .filter(|d| d.physfn.is_some_and(|whole_bdf| whole.contains(&whole_bdf)));
         let parts: Vec<_> = parts.map(|d| d.bdf).collect();
         let ends: BTreeSet<Bdf> = whole.into_iter().chain(parts).collect();
-        let ports = ends.iter().flat_map(|end| tree.above(*end)).map(|port| port.bdf).collect();
+        let ports = ends
+            .iter()
+            .flat_map(|end| tree.above(*end))
+            .map(|port| port.bdf)
+            .collect();
         let is_gpu = |bdf: &Bdf| fabric.gpus.contains(bdf);
-        let between = fabric.paths.iter().filter(|path| is_gpu(&path.a) && is_gpu(&path.b));
-        let between_gpus = between.flat_map(|p| p.ports.iter().copied()).chain(fabric.gpus.iter().copied()).collect();
-        Self { known: fabric.devices.iter().map(|d| d.bdf).collect(), ends, ports, between_gpus }
+        let between = fabric
+            .paths
+            .iter()
+            .filter(|path| is_gpu(&path.a) && is_gpu(&path.b));
+        let between_gpus = between
+            .flat_map(|p| p.ports.iter().copied())
+            .chain(fabric.gpus.iter().copied())
+            .collect();
+        Self {
+            known: fabric.devices.iter().map(|d| d.bdf).collect(),
+            ends,
+            ports,
+            between_gpus,
+        }
     }
 
     /// The address of the device that matters, if it is one.
     fn owner(&self, place: Place, extent: Extent) -> Option<Place> {
-        let exact = self.ends.union(&self.ports).find(|bdf| place.matches(**bdf));
+        let exact = self
+            .ends
+            .union(&self.ports)
+            .find(|bdf| place.matches(**bdf));
         if let Some(bdf) = exact {
             return Some(place.in_domain_of(*bdf));
         }
-        let beside = self.ends.iter().find(|bdf| extent == Extent::Link && place.shares_slot(**bdf));
+        let beside = self
+            .ends
+            .iter()
+            .find(|bdf| extent == Extent::Link && place.shares_slot(**bdf));
         beside.map(|bdf| Place::from(*bdf))
     }
 }

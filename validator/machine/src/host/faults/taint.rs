@@ -31,10 +31,22 @@ const FLAGS: [Flag; 13] = [
     (7, 'D', "the kernel had an oops", Warn, Fail),
     (8, 'A', "an ACPI table was replaced", Info, Warn),
     (9, 'W', "the kernel issued a warning", Info, Warn),
-    (14, 'L', "a processor hung in the kernel (soft lockup)", Warn, Fail),
+    (
+        14,
+        'L',
+        "a processor hung in the kernel (soft lockup)",
+        Warn,
+        Fail,
+    ),
     (15, 'K', "the kernel was patched while it ran", Info, Warn),
     (18, 'N', "a test of the kernel has run in it", Info, Warn),
-    (19, 'J', "a program changed a device's firmware (fwctl)", Info, Warn),
+    (
+        19,
+        'J',
+        "a program changed a device's firmware (fwctl)",
+        Info,
+        Warn,
+    ),
 ];
 /// P, O and E: a module is proprietary, not from the kernel's tree, or not signed, as NVIDIA's are. C: a
 /// module is from the staging tree. I: the kernel works around a fault of the firmware. X and T: how a
@@ -48,9 +60,13 @@ impl Taint {
     /// Why they cannot be read; `NotFound` where the root has none.
     pub fn read(root: &Root) -> io::Result<Self> {
         let named = |why: String| format!("/{FILE}: {why}");
-        let text = root.text(FILE).map_err(|e| io::Error::new(e.kind(), named(e.to_string())))?;
+        let text = root
+            .text(FILE)
+            .map_err(|e| io::Error::new(e.kind(), named(e.to_string())))?;
         let number = text.trim().parse().map(Self);
-        number.map_err(|_| io::Error::other(named(format!("read {:?}, allowed: a number", text.trim()))))
+        number.map_err(|_| {
+            io::Error::other(named(format!("read {:?}, allowed: a number", text.trim())))
+        })
     }
 
     /// The flags that are set here and were not set `before`.
@@ -74,16 +90,32 @@ impl Taint {
 #[must_use]
 pub fn tainted(taint: Taint, when: TestPhase) -> Option<Finding> {
     let of = |(_, letter, means, before, during): &Flag| {
-        (if when == TestPhase::During { *during } else { *before }, format!("{letter}: {means}"))
+        (
+            if when == TestPhase::During {
+                *during
+            } else {
+                *before
+            },
+            format!("{letter}: {means}"),
+        )
     };
     let known = FLAGS.iter().filter(|flag| taint.has(flag.0)).map(of);
     let is_known = |bit: &u32| HARMLESS.contains(bit) || FLAGS.iter().any(|flag| flag.0 == *bit);
     let other = (0..u64::BITS).filter(|bit| taint.has(*bit) && !is_known(bit));
-    let unknown = other.map(|bit| (Warn, format!("bit {bit}: a flag that this version does not know")));
+    let unknown = other.map(|bit| {
+        (
+            Warn,
+            format!("bit {bit}: a flag that this version does not know"),
+        )
+    });
     let mut all: Vec<_> = known.chain(unknown).collect();
     all.sort_by_key(|(severity, _)| std::cmp::Reverse(*severity));
     let worst = all.first()?.0;
-    let since = if when == TestPhase::During { "while the test ran" } else { "before the tests" };
+    let since = if when == TestPhase::During {
+        "while the test ran"
+    } else {
+        "before the tests"
+    };
     let words: Vec<_> = all.iter().map(|(_, words)| words.as_str()).collect();
     let message = format!("the kernel set taint flags {since}: {}", words.join("; "));
     let finding = Code::KernelTainted.finding(worst, Subject::Machine, message);
@@ -105,36 +137,63 @@ mod tests {
             assert_eq!(severity(&[], when), None);
             assert_eq!(severity(&HARMLESS, when), None);
             // Open modules, and proprietary ones that are not signed.
-            assert_eq!(tainted(Taint(12288), when).or(tainted(Taint(12289), when)), None);
+            assert_eq!(
+                tainted(Taint(12288), when).or(tainted(Taint(12289), when)),
+                None
+            );
         }
     }
 
     #[test]
     fn a_fault_of_the_kernel_fails_the_test_that_runs_and_an_earlier_one_warns() {
         for bit in [4, 5, 7, 14] {
-            assert_eq!(severity(&[bit, 12, 13], TestPhase::During), Some(Fail), "{bit}");
-            assert_eq!(severity(&[bit, 12, 13], TestPhase::Before), Some(Warn), "{bit}");
+            assert_eq!(
+                severity(&[bit, 12, 13], TestPhase::During),
+                Some(Fail),
+                "{bit}"
+            );
+            assert_eq!(
+                severity(&[bit, 12, 13], TestPhase::Before),
+                Some(Warn),
+                "{bit}"
+            );
         }
         for bit in [2, 6, 8, 9, 15, 18, 19] {
             assert_eq!(severity(&[bit], TestPhase::During), Some(Warn), "{bit}");
             assert_eq!(severity(&[bit], TestPhase::Before), Some(Info), "{bit}");
         }
-        assert_eq!(severity(&[9, 7], TestPhase::During), Some(Fail), "the worst counts");
+        assert_eq!(
+            severity(&[9, 7], TestPhase::During),
+            Some(Fail),
+            "the worst counts"
+        );
     }
 
     #[test]
     fn a_finding_names_each_flag_the_worst_first_and_one_that_is_not_known() {
         let found = tainted(Taint(1 << 7 | 1 << 9 | 1 << 12), TestPhase::During).unwrap();
         let words = "D: the kernel had an oops; W: the kernel issued a warning";
-        assert_eq!(found.message, format!("the kernel set taint flags while the test ran: {words}"));
-        assert_eq!(found.evidence, ["/proc/sys/kernel/tainted: 4736 while the test ran"]);
+        assert_eq!(
+            found.message,
+            format!("the kernel set taint flags while the test ran: {words}")
+        );
+        assert_eq!(
+            found.evidence,
+            ["/proc/sys/kernel/tainted: 4736 while the test ran"]
+        );
         let found = tainted(Taint(1 << 40), TestPhase::Before).unwrap();
-        assert!(found.severity == Warn && found.message.contains("bit 40"), "{found:?}");
+        assert!(
+            found.severity == Warn && found.message.contains("bit 40"),
+            "{found:?}"
+        );
     }
 
     #[test]
     fn every_flag_of_the_kernel_is_judged_once() {
-        let all = HARMLESS.iter().copied().chain(FLAGS.iter().map(|flag| flag.0));
+        let all = HARMLESS
+            .iter()
+            .copied()
+            .chain(FLAGS.iter().map(|flag| flag.0));
         let mut all: Vec<_> = all.collect();
         all.sort_unstable();
         assert_eq!(all, (0..20).collect::<Vec<_>>());
@@ -144,12 +203,18 @@ mod tests {
     fn the_file_is_read_as_the_kernel_writes_it_and_anything_else_is_refused() {
         let dir = tempfile::tempdir().unwrap();
         let (root, file) = (Root::new(dir.path()), dir.path().join(FILE));
-        assert_eq!(Taint::read(&root).unwrap_err().kind(), io::ErrorKind::NotFound);
+        assert_eq!(
+            Taint::read(&root).unwrap_err().kind(),
+            io::ErrorKind::NotFound
+        );
         std::fs::create_dir_all(file.parent().unwrap()).unwrap();
         std::fs::write(&file, "12288\n").unwrap();
         assert_eq!(Taint::read(&root).unwrap(), Taint(12288));
         std::fs::write(&file, "tainted\n").unwrap();
         let why = Taint::read(&root).unwrap_err().to_string();
-        assert_eq!(why, "/proc/sys/kernel/tainted: read \"tainted\", allowed: a number");
+        assert_eq!(
+            why,
+            "/proc/sys/kernel/tainted: read \"tainted\", allowed: a number"
+        );
     }
 }

@@ -118,32 +118,47 @@ const OUR_MODULES: &[&str] = &["[nvidia", "[gdrdrv"];
 /// Whether the line of a hung task is about a task that waits for another device. A task about which neither name nor
 /// stack says anything may wait for a GPU.
 pub(super) fn waits_for_others(lines: &[Line], n: usize) -> bool {
-    let Some(name) = lines.get(n).and_then(|line| hung_task(&line.text)) else { return false };
+    let Some(name) = lines.get(n).and_then(|line| hung_task(&line.text)) else {
+        return false;
+    };
     let of = |words: &[&str]| words.iter().any(|word| name.starts_with(word));
-    let stack = lines.iter().skip(n + 1).take(STACK).map(|line| line.text.as_str());
-    let stack: Vec<_> = stack.take_while(|text| hung_task(text).is_none() && !text.contains("</TASK>")).collect();
+    let stack = lines
+        .iter()
+        .skip(n + 1)
+        .take(STACK)
+        .map(|line| line.text.as_str());
+    let stack: Vec<_> = stack
+        .take_while(|text| hung_task(text).is_none() && !text.contains("</TASK>"))
+        .collect();
     let begins = |word: &str| DISK_STACK.iter().any(|function| word.starts_with(function));
     let is_ours = |text: &str| {
         OUR_MODULES.iter().any(|module| text.contains(module))
-            || rdma::MODULES.iter().any(|module| text.contains(&format!("[{module}")))
+            || rdma::MODULES
+                .iter()
+                .any(|module| text.contains(&format!("[{module}")))
     };
     if stack.iter().any(|text| is_ours(text)) || of(OUR_TASKS) || of(rdma::MODULES) {
         return false;
     }
-    of(DISK_TASKS) || stack.iter().any(|text| is_module_frame(text) || text.split_whitespace().any(begins))
+    of(DISK_TASKS)
+        || stack
+            .iter()
+            .any(|text| is_module_frame(text) || text.split_whitespace().any(begins))
 }
 
 /// The task's name in `INFO: task jbd2/sda1-8:345 blocked for more than 120 seconds.`
 pub(super) fn hung_task(text: &str) -> Option<&str> {
     let (_, rest) = text.split_once("INFO: task ")?;
-    let (task, _) =
-        rest.split_once(" blocked for more than").or_else(|| rest.split_once(" blocked in I/O wait for"))?;
+    let (task, _) = rest
+        .split_once(" blocked for more than")
+        .or_else(|| rest.split_once(" blocked in I/O wait for"))?;
     Some(task.rsplit_once(':').map_or(task, |(name, _)| name))
 }
 
 /// ` amdgpu_device_gpu_recover+0x1f0/0xa80 [amdgpu]`
 fn is_module_frame(text: &str) -> bool {
-    text.split_once("+0x").is_some_and(|(_, rest)| rest.contains("/0x") && rest.trim_end().ends_with(']'))
+    text.split_once("+0x")
+        .is_some_and(|(_, rest)| rest.contains("/0x") && rest.trim_end().ends_with(']'))
 }
 
 /// A PCIe error in a record of the firmware (ACPI APEI).
@@ -171,11 +186,21 @@ pub(super) fn pcie_record(lines: &[Line], n: usize) -> Option<PcieRecord> {
     let (number, _) = split_record(&lines.get(n)?.text)?;
     let near = lines.iter().skip(n.saturating_sub(RECORD)).take(2 * RECORD);
     let texts = near.filter_map(|line| split_record(&line.text));
-    let texts: Vec<_> = texts.filter(|(other, _)| *other == number).map(|(_, text)| text).collect();
-    let value = |name: &str| texts.iter().find_map(|text| text.trim_start().strip_prefix(name));
+    let texts: Vec<_> = texts
+        .filter(|(other, _)| *other == number)
+        .map(|(_, text)| text)
+        .collect();
+    let value = |name: &str| {
+        texts
+            .iter()
+            .find_map(|text| text.trim_start().strip_prefix(name))
+    };
     value("section_type: PCIe error")?;
     let device = value("device_id: ").and_then(place::first);
-    let kind = match value("event severity: ").or_else(|| value("Error 0, type: ")).map(str::trim) {
+    let kind = match value("event severity: ")
+        .or_else(|| value("Error 0, type: "))
+        .map(str::trim)
+    {
         Some("corrected" | "info") => RecordKind::Corrected,
         Some("recoverable") => RecordKind::Recoverable,
         _ => RecordKind::Fatal,

@@ -24,13 +24,21 @@ fn finding(noted: &contract::driver::Finding) -> Finding {
     let (code, severity, message) = match Noted::named(&noted.code) {
         Some(code) => (table_code(code), noted.severity, noted.message.clone()),
         None => {
-            let message = format!("/{FILE} has the unknown code {}: {}", noted.code, noted.message);
+            let message = format!(
+                "/{FILE} has the unknown code {}: {}",
+                noted.code, noted.message
+            );
             (Code::SysUnreadable, Severity::Error, message)
         }
     };
     let Ok(subject) = noted.subject.parse::<Subject>();
-    let finding = code.finding(severity, subject, message).seen_all(noted.evidence.clone());
-    let obstacle = noted.evidence.iter().find_map(|line| confidential::obstacle(line));
+    let finding = code
+        .finding(severity, subject, message)
+        .seen_all(noted.evidence.clone());
+    let obstacle = noted
+        .evidence
+        .iter()
+        .find_map(|line| confidential::obstacle(line));
     match obstacle.filter(|_| code == Code::CcUnsupported) {
         Some(case) => finding.because(Reason::Confidential(case)),
         None => finding,
@@ -73,7 +81,9 @@ const fn table_code(code: Noted) -> Code {
 /// If it exists but cannot be read or is not a valid account.
 pub fn read(root: &Root) -> ReadResult<Option<Account>> {
     let bytes = absent_is_none(root.read(FILE)).map_err(|e| at(FILE, &e))?;
-    bytes.map(|bytes| parse(&bytes).map_err(|e| at(FILE, &e))).transpose()
+    bytes
+        .map(|bytes| parse(&bytes).map_err(|e| at(FILE, &e)))
+        .transpose()
 }
 
 /// Parses it.
@@ -83,7 +93,11 @@ pub fn read(root: &Root) -> ReadResult<Option<Account>> {
 pub fn parse(bytes: &[u8]) -> Result<Account, String> {
     let account: Account = serde_json::from_slice(bytes).map_err(|e| e.to_string())?;
     if account.schema != schema::DRIVER {
-        return Err(format!("schema '{}', expected '{}'", account.schema, schema::DRIVER));
+        return Err(format!(
+            "schema '{}', expected '{}'",
+            account.schema,
+            schema::DRIVER
+        ));
     }
     Ok(account)
 }
@@ -108,13 +122,21 @@ mod tests {
     #[test]
     fn a_healthy_account_is_read_and_newer_keys_are_left_alone() {
         let account = with("/seconds", json!(2.5));
-        assert_eq!(account.module("nvidia").map(|m| m.outcome), Some(Outcome::Loaded));
-        assert_eq!((account.module("nvidia-uvm"), findings(json!([]))), (None, vec![]));
+        assert_eq!(
+            account.module("nvidia").map(|m| m.outcome),
+            Some(Outcome::Loaded)
+        );
+        assert_eq!(
+            (account.module("nvidia-uvm"), findings(json!([]))),
+            (None, vec![])
+        );
     }
 
     #[test]
     fn inits_findings_get_their_cause_and_remedy_from_the_table() {
-        let [finding] = &findings(noted("GPU-NO-IRQ", "fail"))[..] else { panic!("one") };
+        let [finding] = &findings(noted("GPU-NO-IRQ", "fail"))[..] else {
+            panic!("one")
+        };
         assert!(finding.is(Code::GpuNoIrq) && finding.severity == Severity::Fail);
         assert_eq!(finding.reason, None);
         assert_eq!(finding.evidence, ["kernel: x"]);
@@ -128,22 +150,33 @@ mod tests {
                      "evidence": [evidence] }])
         };
         let reason = |evidence: &str| findings(noted(evidence)).remove(0).reason;
-        assert_eq!(reason(line), Some(Reason::Confidential(ConfidentialCase::MachineIsNone)));
+        assert_eq!(
+            reason(line),
+            Some(Reason::Confidential(ConfidentialCase::MachineIsNone))
+        );
         assert_eq!(reason("kernel: NVRM: x"), None);
     }
 
     #[test]
     fn a_code_that_init_has_no_business_with_is_an_error_whatever_its_severity() {
         for code in ["GPU-UNHEARD-OF", "ACS-STUCK", ""] {
-            let [finding] = &findings(noted(code, "info"))[..] else { panic!("one") };
-            assert!(finding.is(Code::SysUnreadable) && finding.severity == Severity::Error, "{code}");
+            let [finding] = &findings(noted(code, "info"))[..] else {
+                panic!("one")
+            };
+            assert!(
+                finding.is(Code::SysUnreadable) && finding.severity == Severity::Error,
+                "{code}"
+            );
             assert!(finding.message.contains("unknown code"));
         }
     }
 
     #[test]
     fn the_table_has_the_codes_that_init_may_write_and_no_other_is_taken() {
-        let known: Vec<_> = Code::ALL.iter().filter(|code| Noted::named(code.as_str()).is_some()).collect();
+        let known: Vec<_> = Code::ALL
+            .iter()
+            .filter(|code| Noted::named(code.as_str()).is_some())
+            .collect();
         assert_eq!(known.len(), 24);
         for code in known {
             assert_eq!(Noted::named(code.as_str()).map(table_code), Some(*code));
@@ -159,7 +192,10 @@ mod tests {
         for text in ["", "{", "[]", &other.to_string(), &cut.to_string()] {
             let dir = machine(&[(FILE, text)]);
             let error = read(&Root::new(dir.path())).unwrap_err();
-            assert!(error.starts_with("/run/firstlight/driver.json: "), "{error}");
+            assert!(
+                error.starts_with("/run/firstlight/driver.json: "),
+                "{error}"
+            );
         }
         assert_eq!(read(&Root::new(machine(&[]).path())), Ok(None));
     }

@@ -49,7 +49,9 @@ const INTEGRATED: &[(u16, u16)] = &[(0x2b00, 0x2b7f), (0x2e00, 0x2e7f)];
 /// Words of their names, as the driver writes them.
 const INTEGRATED_NAMES: &[&str] = &["GB10", "Thor", "Orin", "Xavier", "Tegra"];
 /// GH200, GB200 and GB300: boards with Grace, which reaches them over NVLink-C2C.
-const OWN_LINK: &[u16] = &[0x2342, 0x2343, 0x2345, 0x2348, 0x2941, 0x31a1, 0x31c2, 0x31c3];
+const OWN_LINK: &[u16] = &[
+    0x2342, 0x2343, 0x2345, 0x2348, 0x2941, 0x31a1, 0x31c2, 0x31c3,
+];
 /// Words of their names, as the driver writes them.
 const OWN_LINK_NAMES: &[&str] = &["GH200", "GB200", "GB300"];
 
@@ -60,14 +62,20 @@ pub fn geforce(device: Option<u16>, name: Option<&str>) -> Option<bool> {
     by_name.or_else(|| {
         let device = device?;
         let of = |ids: &[u16]| ids.binary_search(&device).is_ok();
-        of(GEFORCE).then_some(true).or_else(|| (of(OTHER) || is_integrated(Some(device), None)).then_some(false))
+        of(GEFORCE)
+            .then_some(true)
+            .or_else(|| (of(OTHER) || is_integrated(Some(device), None)).then_some(false))
     })
 }
 
 /// Whether it is integrated: its memory is the processor's.
 #[must_use]
 pub fn is_integrated(device: Option<u16>, name: Option<&str>) -> bool {
-    let by_id = device.is_some_and(|id| INTEGRATED.iter().any(|(first, last)| (*first..=*last).contains(&id)));
+    let by_id = device.is_some_and(|id| {
+        INTEGRATED
+            .iter()
+            .any(|(first, last)| (*first..=*last).contains(&id))
+    });
     by_id || has_word(name, INTEGRATED_NAMES)
 }
 
@@ -111,9 +119,15 @@ mod tests {
 
     #[test]
     fn the_drivers_name_is_better_than_the_id() {
-        assert_eq!(geforce(Some(0x3fff), Some("NVIDIA GeForce RTX 6090")), Some(true));
+        assert_eq!(
+            geforce(Some(0x3fff), Some("NVIDIA GeForce RTX 6090")),
+            Some(true)
+        );
         assert_eq!(geforce(Some(0x1e02), Some("NVIDIA TITAN RTX")), Some(true));
-        assert_eq!(geforce(Some(0x2684), Some("NVIDIA RTX 5880 Ada Generation")), Some(false));
+        assert_eq!(
+            geforce(Some(0x2684), Some("NVIDIA RTX 5880 Ada Generation")),
+            Some(false)
+        );
     }
 
     #[test]
@@ -141,6 +155,10 @@ mod tests {
         for ids in [GEFORCE, OTHER] {
             assert!(ids.windows(2).all(|pair| pair[0] < pair[1]));
         }
-        assert!(!GEFORCE.iter().any(|id| OTHER.contains(id) || OWN_LINK.contains(id)));
+        assert!(
+            !GEFORCE
+                .iter()
+                .any(|id| OTHER.contains(id) || OWN_LINK.contains(id))
+        );
     }
 }

@@ -31,7 +31,10 @@ const BOARDS: &[Board] = &[
     board(0x2503, "3060", 12288),
     board(0x2504, "3060", 12288),
     // The usable memory is as the driver logged it when it made the map.
-    Board { usable_mib: Some(24210), ..board(0x2684, "4090", 24564) },
+    Board {
+        usable_mib: Some(24210),
+        ..board(0x2684, "4090", 24564)
+    },
     board(0x2685, "4090 D", 24564),
     board(0x2702, "4080 SUPER", 16376),
     board(0x2704, "4080", 16376),
@@ -53,7 +56,12 @@ const BOARDS: &[Board] = &[
 ];
 
 const fn board(device: u16, name: &'static str, memory_mib: u64) -> Board {
-    Board { device, name, memory_mib, usable_mib: None }
+    Board {
+        device,
+        name,
+        memory_mib,
+        usable_mib: None,
+    }
 }
 
 impl Board {
@@ -68,7 +76,12 @@ impl Board {
 #[must_use]
 pub fn of(device: u16, largest_bar1_mib: Option<u64>) -> Vec<Board> {
     let fits = |board: &&Board| largest_bar1_mib.is_none_or(|mib| board.largest_bar1_mib() == mib);
-    BOARDS.iter().filter(|board| board.device == device).filter(fits).copied().collect()
+    BOARDS
+        .iter()
+        .filter(|board| board.device == device)
+        .filter(fits)
+        .copied()
+        .collect()
 }
 
 /// The boards that a GPU with this device id can be. The largest BAR1 that it offers tells boards of several sizes apart, and
@@ -102,26 +115,52 @@ mod tests {
         assert_eq!((small.len(), small[0].memory_mib), (1, 8151));
         assert_eq!(of(0x2b85, Some(32768))[0].name, "5090");
         // A size that the board does not offer belongs to a board that is not in the table.
-        assert_eq!((of(0x2b85, Some(65536)), of(0x1234, None)), (vec![], vec![]));
+        assert_eq!(
+            (of(0x2b85, Some(65536)), of(0x1234, None)),
+            (vec![], vec![])
+        );
     }
 
     #[test]
     fn a_vbios_that_offers_less_leaves_all_boards_of_the_id_possible() {
-        let sizes = |device, mib| possible(device, mib).iter().map(|board| board.memory_mib).collect::<Vec<_>>();
+        let sizes = |device, mib| {
+            possible(device, mib)
+                .iter()
+                .map(|board| board.memory_mib)
+                .collect::<Vec<_>>()
+        };
         assert_eq!(sizes(0x2204, Some(256)), [24576]);
         assert_eq!(sizes(0x2204, Some(32768)), [24576]);
-        assert!(possible(0x2204, Some(65536)).is_empty(), "it is another board");
-        assert_eq!((sizes(0x2d04, Some(256)), sizes(0x2d04, None)), (vec![16311, 8151], vec![16311, 8151]));
-        assert_eq!((sizes(0x2d04, Some(8192)), sizes(0x2d04, Some(16384))), (vec![8151], vec![16311]));
-        assert_eq!((largest_bar1_mib(0x2d04), largest_bar1_mib(0x1234)), (Some(16384), None));
+        assert!(
+            possible(0x2204, Some(65536)).is_empty(),
+            "it is another board"
+        );
+        assert_eq!(
+            (sizes(0x2d04, Some(256)), sizes(0x2d04, None)),
+            (vec![16311, 8151], vec![16311, 8151])
+        );
+        assert_eq!(
+            (sizes(0x2d04, Some(8192)), sizes(0x2d04, Some(16384))),
+            (vec![8151], vec![16311])
+        );
+        assert_eq!(
+            (largest_bar1_mib(0x2d04), largest_bar1_mib(0x1234)),
+            (Some(16384), None)
+        );
     }
 
     #[test]
     fn memory_is_below_bar1_and_programs_have_less() {
         for board in BOARDS {
             let bar1 = board.largest_bar1_mib();
-            assert!(board.memory_mib <= bar1 && board.memory_mib > bar1 / 2, "{board:?}");
-            assert!(board.usable_mib.is_none_or(|mib| mib < board.memory_mib), "{board:?}");
+            assert!(
+                board.memory_mib <= bar1 && board.memory_mib > bar1 / 2,
+                "{board:?}"
+            );
+            assert!(
+                board.usable_mib.is_none_or(|mib| mib < board.memory_mib),
+                "{board:?}"
+            );
         }
     }
 }

@@ -62,8 +62,13 @@ impl fmt::Display for Family {
 /// The chip with this device id; `None` if it is unknown.
 #[must_use]
 pub fn of(device: u16) -> Option<Chip> {
-    let found = CHIPS.iter().find(|(first, last, ..)| (*first..=*last).contains(&device))?;
-    Some(Chip { family: found.2, name: found.3 })
+    let found = CHIPS
+        .iter()
+        .find(|(first, last, ..)| (*first..=*last).contains(&device))?;
+    Some(Chip {
+        family: found.2,
+        name: found.3,
+    })
 }
 
 /// The number in a device id as sysfs writes it: `0x2684`.
@@ -90,6 +95,10 @@ mod tests {
 
     #[test]
     fn no_id_belongs_to_two_chips() {
-        assert!(CHIPS.windows(2).all(|pair| pair[0].0 <= pair[0].1 && pair[0].1 < pair[1].0));
+        assert!(
+            CHIPS
+                .windows(2)
+                .all(|pair| pair[0].0 <= pair[0].1 && pair[0].1 < pair[1].0)
+        );
     }
 }

@@ -35,7 +35,10 @@ const ACTIVE: &str = "Memory Encryption Features active: ";
 /// none of them says that it is one. The flags `sev` and `sev_snp` say nothing: a host has them too.
 #[must_use]
 pub fn guest(root: &Root, log: &[Line]) -> Option<Guest> {
-    let active = log.iter().find_map(|line| line.text.split_once(ACTIVE)).map(|(_, features)| features);
+    let active = log
+        .iter()
+        .find_map(|line| line.text.split_once(ACTIVE))
+        .map(|(_, features)| features);
     let by_log = active.and_then(|features| match features {
         _ if features.contains("SEV-SNP") => Some(Guest::SevSnp),
         _ if features.contains("SEV") => Some(Guest::Sev),
@@ -63,9 +66,13 @@ pub fn obstacle(line: &str) -> Option<ConfidentialCase> {
     }
     Some(match () {
         () if has("CPU does not support confidential compute") => ConfidentialCase::MachineIsNone,
-        () if has("GPU confidential compute capability is not enabled") => ConfidentialCase::GpuModeOff,
+        () if has("GPU confidential compute capability is not enabled") => {
+            ConfidentialCase::GpuModeOff
+        }
         () if has("GPU does not support confidential compute") => ConfidentialCase::GpuIncapable,
-        () if has("SPDM cannot boot without proper crypto backend") || has("Are the LKCA modules properly loaded") => {
+        () if has("SPDM cannot boot without proper crypto backend")
+            || has("Are the LKCA modules properly loaded") =>
+        {
             ConfidentialCase::NoKernelCrypto
         }
         () => return None,
@@ -78,16 +85,30 @@ mod tests {
     use std::time::Duration;
 
     fn log(text: &str) -> Vec<Line> {
-        vec![Line { seq: 1, at: Duration::ZERO, text: text.to_owned() }]
+        vec![Line {
+            seq: 1,
+            at: Duration::ZERO,
+            text: text.to_owned(),
+        }]
     }
 
     #[test]
     fn a_guest_is_known_by_its_kernels_log() {
-        let (_dir, none) = Root::written(&[("proc/cpuinfo", "flags\t\t: fpu sev sev_es sev_snp\n")]);
+        let (_dir, none) =
+            Root::written(&[("proc/cpuinfo", "flags\t\t: fpu sev sev_es sev_snp\n")]);
         for (text, kind) in [
-            ("Memory Encryption Features active: AMD SEV SEV-ES SEV-SNP", Some(Guest::SevSnp)),
-            ("Memory Encryption Features active: AMD SEV", Some(Guest::Sev)),
-            ("Memory Encryption Features active: Intel TDX", Some(Guest::Tdx)),
+            (
+                "Memory Encryption Features active: AMD SEV SEV-ES SEV-SNP",
+                Some(Guest::SevSnp),
+            ),
+            (
+                "Memory Encryption Features active: AMD SEV",
+                Some(Guest::Sev),
+            ),
+            (
+                "Memory Encryption Features active: Intel TDX",
+                Some(Guest::Tdx),
+            ),
             ("Memory Encryption Features active: AMD SME", None),
             ("tdx: TDX module initialized", None),
         ] {
@@ -100,7 +121,10 @@ mod tests {
         for (files, kind) in [
             (&[("dev/sev-guest", "c 10 123\n")][..], Guest::SevSnp),
             (&[("dev/tdx_guest", "c 10 124\n")], Guest::Tdx),
-            (&[("proc/cpuinfo", "flags\t\t: fpu tdx_guest nopl\n")], Guest::Tdx),
+            (
+                &[("proc/cpuinfo", "flags\t\t: fpu tdx_guest nopl\n")],
+                Guest::Tdx,
+            ),
         ] {
             let (_dir, root) = Root::written(files);
             assert_eq!(guest(&root, &[]), Some(kind));
@@ -127,8 +151,14 @@ mod tests {
                 "NVRM: spdmContextInit_IMPL: SPDM cannot boot without proper crypto backend!",
                 Some(ConfidentialCase::NoKernelCrypto),
             ),
-            ("NVRM: spdmGetCertChains: Are the LKCA modules properly loaded?", Some(ConfidentialCase::NoKernelCrypto)),
-            ("NVRM: GPU 0000:01:00.0: RmInitAdapter failed! (0x22:0x38:878)", None),
+            (
+                "NVRM: spdmGetCertChains: Are the LKCA modules properly loaded?",
+                Some(ConfidentialCase::NoKernelCrypto),
+            ),
+            (
+                "NVRM: GPU 0000:01:00.0: RmInitAdapter failed! (0x22:0x38:878)",
+                None,
+            ),
             ("other: CPU does not support confidential compute.", None),
         ] {
             assert_eq!(obstacle(line), case, "{line}");

@@ -35,11 +35,15 @@ pub fn read(root: &Root, kernel: Option<&str>) -> ReadResult<Option<ModuleFile>>
             let folder = format!("lib/modules/{kernel}");
             let list = format!("{folder}/modules.dep");
             let list = absent_is_none(root.text(&list)).map_err(|e| at(&list, &e))?;
-            list.as_deref().and_then(listed).map(|file| format!("{folder}/{file}"))
+            list.as_deref()
+                .and_then(listed)
+                .map(|file| format!("{folder}/{file}"))
         }
     };
     let Some(path) = path else { return Ok(None) };
-    let Some(bytes) = absent_is_none(root.read(&path)).map_err(|e| at(&path, &e))? else { return Ok(None) };
+    let Some(bytes) = absent_is_none(root.read(&path)).map_err(|e| at(&path, &e))? else {
+        return Ok(None);
+    };
     let fields = modinfo::fields(&bytes).ok_or_else(|| at(&path, &"not an uncompressed module"))?;
     let field = |name: &str| value(&fields, name).map(str::to_owned);
     Ok(Some(ModuleFile {
@@ -53,7 +57,9 @@ pub fn read(root: &Root, kernel: Option<&str>) -> ReadResult<Option<ModuleFile>>
 
 /// The file in lines such as `updates/dkms/nvidia.ko.zst: kernel/drivers/..`.
 fn listed(modules_dep: &str) -> Option<&str> {
-    let files = modules_dep.lines().filter_map(|line| Some(line.split_once(':')?.0));
+    let files = modules_dep
+        .lines()
+        .filter_map(|line| Some(line.split_once(':')?.0));
     let is_it = |file: &&str| {
         let name = file.rsplit('/').next().unwrap_or_default();
         name == "nvidia.ko" || name.starts_with("nvidia.ko.")
@@ -75,24 +81,52 @@ mod tests {
         let list = "kernel/x/nvidia-uvm.ko: updates/nvidia.ko\nupdates/nvidia.ko:\n";
         let dir = machine(&[(DEP, list), ("lib/modules/6.12.0/updates/nvidia.ko", "")]);
         let at = dir.path().join("lib/modules/6.12.0/updates/nvidia.ko");
-        std::fs::write(at, sample(".modinfo", b"vermagic=6.12.0 SMP \0version=580.95.05\0")).unwrap();
+        std::fs::write(
+            at,
+            sample(".modinfo", b"vermagic=6.12.0 SMP \0version=580.95.05\0"),
+        )
+        .unwrap();
         let found = read(&Root::new(dir.path()), KERNEL).unwrap().unwrap();
         assert_eq!(found.path, "/lib/modules/6.12.0/updates/nvidia.ko");
-        assert_eq!((found.version.as_deref(), found.patch), (Some("580.95.05"), None));
+        assert_eq!(
+            (found.version.as_deref(), found.patch),
+            (Some("580.95.05"), None)
+        );
     }
 
     #[test]
     fn a_missing_list_or_file_is_none_and_a_compressed_file_an_error() {
         assert_eq!(read(&Root::new(machine(&[]).path()), KERNEL), Ok(None));
-        assert_eq!(read(&Root::new(machine(&[(DEP, "a/nvidia.ko:\n")]).path()), KERNEL), Ok(None));
-        let packed = machine(&[(DEP, "a/nvidia.ko.zst:\n"), ("lib/modules/6.12.0/a/nvidia.ko.zst", "packed")]);
-        assert!(read(&Root::new(packed.path()), KERNEL).unwrap_err().ends_with("not an uncompressed module"));
+        assert_eq!(
+            read(
+                &Root::new(machine(&[(DEP, "a/nvidia.ko:\n")]).path()),
+                KERNEL
+            ),
+            Ok(None)
+        );
+        let packed = machine(&[
+            (DEP, "a/nvidia.ko.zst:\n"),
+            ("lib/modules/6.12.0/a/nvidia.ko.zst", "packed"),
+        ]);
+        assert!(
+            read(&Root::new(packed.path()), KERNEL)
+                .unwrap_err()
+                .ends_with("not an uncompressed module")
+        );
     }
 
     #[test]
     fn the_images_file_comes_first() {
-        let dir = machine(&[(IMAGES, ""), (DEP, "a/nvidia.ko:\n"), ("lib/modules/6.12.0/a/nvidia.ko", "x")]);
-        std::fs::write(dir.path().join(IMAGES), sample(".modinfo", b"firstlight.patch=1\0")).unwrap();
+        let dir = machine(&[
+            (IMAGES, ""),
+            (DEP, "a/nvidia.ko:\n"),
+            ("lib/modules/6.12.0/a/nvidia.ko", "x"),
+        ]);
+        std::fs::write(
+            dir.path().join(IMAGES),
+            sample(".modinfo", b"firstlight.patch=1\0"),
+        )
+        .unwrap();
         let found = read(&Root::new(dir.path()), KERNEL).unwrap().unwrap();
         assert_eq!(found.patch.as_deref(), Some("1"));
     }

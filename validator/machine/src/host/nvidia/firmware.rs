@@ -9,7 +9,11 @@ use std::collections::BTreeSet;
 /// Folders with firmware; the kernel's own setting comes first.
 const SETTING: &str = "sys/module/firmware_class/parameters/path";
 /// The folders that the kernel searches, and the driver image's.
-pub const FOLDERS: &[&str] = &["run/firstlight/driver/firmware", "usr/lib/firmware", "lib/firmware"];
+pub const FOLDERS: &[&str] = &[
+    "run/firstlight/driver/firmware",
+    "usr/lib/firmware",
+    "lib/firmware",
+];
 
 /// All versions, sorted; empty if there is no such folder.
 ///
@@ -19,11 +23,23 @@ pub fn versions(root: &Root) -> ReadResult<Vec<String>> {
     let set = absent_is_none(root.text(SETTING)).map_err(|e| at(SETTING, &e))?;
     let set = set.filter(|folder| !folder.is_empty());
     let mut found = BTreeSet::new();
-    for folder in set.iter().map(String::as_str).chain(FOLDERS.iter().copied()) {
+    for folder in set
+        .iter()
+        .map(String::as_str)
+        .chain(FOLDERS.iter().copied())
+    {
         let folder = format!("{}/nvidia", folder.trim_matches('/'));
-        let names = absent_is_none(root.names(&folder)).map_err(|e| at(&folder, &e))?.unwrap_or_default();
-        for version in names.iter().filter_map(|n| n.to_str()).filter(|n| is_version(n)) {
-            let files = root.names(format!("{folder}/{version}")).map_err(|e| at(&folder, &e))?;
+        let names = absent_is_none(root.names(&folder))
+            .map_err(|e| at(&folder, &e))?
+            .unwrap_or_default();
+        for version in names
+            .iter()
+            .filter_map(|n| n.to_str())
+            .filter(|n| is_version(n))
+        {
+            let files = root
+                .names(format!("{folder}/{version}"))
+                .map_err(|e| at(&folder, &e))?;
             // Distributions compress firmware: gsp_ga10x.bin.zst
             let gsp = |file: &str| file.starts_with("gsp_") && file.contains(".bin");
             if files.iter().filter_map(|f| f.to_str()).any(gsp) {
@@ -42,7 +58,10 @@ mod tests {
     #[test]
     fn versions_of_all_folders_are_found_and_nouveaus_files_are_not() {
         let dir = machine(&[
-            ("run/firstlight/driver/firmware/nvidia/555.58.02/gsp_ga10x.bin", ""),
+            (
+                "run/firstlight/driver/firmware/nvidia/555.58.02/gsp_ga10x.bin",
+                "",
+            ),
             ("usr/lib/firmware/nvidia/550.163.01/gsp_tu10x.bin.zst", ""),
             ("usr/lib/firmware/nvidia/ad102/gsp/gsp-535.113.01.bin", ""),
             ("lib/firmware/nvidia/535.54.03/readme", ""),

@@ -27,7 +27,10 @@ pub fn machine(files: &[(&str, &str)]) -> TempDir {
 pub fn nvidia(version: &str, gpus: u8) -> Nvidia {
     let library = |name: &str, version: &str| {
         let path = format!("/usr/lib/x86_64-linux-gnu/{name}");
-        Ok(Some(Library { path, version: Some(version.to_owned()) }))
+        Ok(Some(Library {
+            path,
+            version: Some(version.to_owned()),
+        }))
     };
     let gpu = |n: u8| {
         let information = Information {
@@ -45,7 +48,10 @@ pub fn nvidia(version: &str, gpus: u8) -> Nvidia {
             version: version.to_owned(),
             own_version: version.to_owned(),
             open: true,
-            hash: ModuleHash { srcversion: Some("ABC".to_owned()), build_id: None },
+            hash: ModuleHash {
+                srcversion: Some("ABC".to_owned()),
+                build_id: None,
+            },
         })),
         gpus: Ok((0..gpus).map(gpu).collect()),
         cuda: library("libcuda.so.1", version),

@@ -42,7 +42,10 @@ pub fn read(root: &Root) -> io::Result<BTreeMap<String, Information>> {
 #[must_use]
 pub fn parse(information: &str) -> Information {
     let value = |name: &str| {
-        let line = information.lines().find_map(|l| l.strip_prefix(name)?.strip_prefix(':'))?.trim();
+        let line = information
+            .lines()
+            .find_map(|l| l.strip_prefix(name)?.strip_prefix(':'))?
+            .trim();
         (!line.is_empty() && !line.contains('?') && line != "N/A").then(|| line.to_owned())
     };
     Information {
@@ -67,7 +70,10 @@ mod tests {
     fn values_are_read_without_their_tabs() {
         let gpu = parse(TEXT);
         assert_eq!(gpu.name.as_deref(), Some("NVIDIA GeForce RTX 4090"));
-        assert_eq!((gpu.minor, gpu.firmware.as_deref()), (Some(3), Some("555.58.02")));
+        assert_eq!(
+            (gpu.minor, gpu.firmware.as_deref()),
+            (Some(3), Some("555.58.02"))
+        );
         assert!(gpu.uuid.is_some_and(|u| u.starts_with("GPU-")) && gpu.vbios.is_some());
     }
 
@@ -81,7 +87,10 @@ mod tests {
 
     #[test]
     fn no_driver_means_no_gpus_and_a_gpu_without_its_file_is_an_error() {
-        assert_eq!(read(&Root::new(machine(&[]).path())).unwrap(), BTreeMap::new());
+        assert_eq!(
+            read(&Root::new(machine(&[]).path())).unwrap(),
+            BTreeMap::new()
+        );
         let dir = machine(&[("proc/driver/nvidia/gpus/0000:01:00.0/information", TEXT)]);
         let root = Root::new(dir.path());
         assert_eq!(read(&root).unwrap()["0000:01:00.0"].minor, Some(3));

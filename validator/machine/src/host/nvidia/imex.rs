@@ -25,21 +25,35 @@ impl Imex {
     /// Whether anything of it is there.
     #[must_use]
     pub fn is_there(&self) -> bool {
-        self.daemon || self.channels.as_ref().is_ok_and(|channels| !channels.is_empty())
+        self.daemon
+            || self
+                .channels
+                .as_ref()
+                .is_ok_and(|channels| !channels.is_empty())
     }
 
     /// Its state in words.
     #[must_use]
     pub fn state(&self) -> String {
         let channels = match &self.channels {
-            Ok(channels) if channels.is_empty() => format!("no channel has a device node in /{CHANNELS}"),
+            Ok(channels) if channels.is_empty() => {
+                format!("no channel has a device node in /{CHANNELS}")
+            }
             Ok(channels) => {
-                let numbers = channels.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+                let numbers = channels
+                    .iter()
+                    .map(ToString::to_string)
+                    .collect::<Vec<_>>()
+                    .join(", ");
                 format!("IMEX channels with a device node: {numbers}")
             }
             Err(why) => format!("the IMEX channels are unknown: {why}"),
         };
-        let daemon = if self.daemon { "the IMEX daemon runs" } else { "the IMEX daemon does not run" };
+        let daemon = if self.daemon {
+            "the IMEX daemon runs"
+        } else {
+            "the IMEX daemon does not run"
+        };
         let nodes = match &self.nodes {
             Ok(Some(nodes)) => format!("{nodes} nodes in /{NODES}"),
             Ok(None) => format!("there is no /{NODES}"),
@@ -69,7 +83,10 @@ pub fn read(root: &Root) -> Imex {
 }
 
 fn count(text: &str) -> usize {
-    text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#')).count()
+    text.lines()
+        .map(str::trim)
+        .filter(|line| !line.is_empty() && !line.starts_with('#'))
+        .count()
 }
 
 #[cfg(test)]
@@ -82,10 +99,20 @@ mod tests {
             ("dev/nvidia-caps-imex-channels/channel0", ""),
             ("dev/nvidia-caps-imex-channels/channel12", ""),
             ("proc/77/comm", "nvidia-imex\n"),
-            ("etc/nvidia-imex/nodes_config.cfg", "# all trays\n10.0.0.1\n\n10.0.0.2\n"),
+            (
+                "etc/nvidia-imex/nodes_config.cfg",
+                "# all trays\n10.0.0.1\n\n10.0.0.2\n",
+            ),
         ]);
         let imex = read(&root);
-        assert_eq!(imex, Imex { channels: Ok(vec![0, 12]), daemon: true, nodes: Ok(Some(2)) });
+        assert_eq!(
+            imex,
+            Imex {
+                channels: Ok(vec![0, 12]),
+                daemon: true,
+                nodes: Ok(Some(2))
+            }
+        );
         assert!(imex.is_there());
         let text = "IMEX channels with a device node: 0, 12; the IMEX daemon runs; 2 nodes in /etc/nvidia-imex/nodes_config.cfg";
         assert_eq!(imex.state(), text);
@@ -95,7 +122,14 @@ mod tests {
     fn a_machine_without_it_says_so() {
         let (_dir, root) = Root::written(&[("proc/77/comm", "nvidia-persiste\n")]);
         let imex = read(&root);
-        assert_eq!(imex, Imex { channels: Ok(Vec::new()), daemon: false, nodes: Ok(None) });
+        assert_eq!(
+            imex,
+            Imex {
+                channels: Ok(Vec::new()),
+                daemon: false,
+                nodes: Ok(None)
+            }
+        );
         assert!(!imex.is_there() && imex.state().contains("the IMEX daemon does not run"));
     }
 }

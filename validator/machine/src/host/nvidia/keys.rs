@@ -108,7 +108,9 @@ fn parse(dwords: &str) -> BTreeMap<&str, u32> {
         Some(hex) => u32::from_str_radix(hex, 16).ok(),
         None => text.parse().ok(),
     };
-    pairs.filter_map(|(name, value)| Some((name.trim(), number(value.trim())?))).collect()
+    pairs
+        .filter_map(|(name, value)| Some((name.trim(), number(value.trim())?)))
+        .collect()
 }
 
 #[cfg(test)]
@@ -120,15 +122,24 @@ mod tests {
         let both = "ForceP2P=17;RMForceP2PType=2;RMForceStaticBar1=1";
         let old = RegistryKeys::of(555, both);
         assert_eq!((old.read, old.write), (ForceP2p::On, ForceP2p::On));
-        assert_eq!((old.through, old.static_map), (RequestedMechanism::Bar1, StaticMap::Forced));
-        assert_eq!(RegistryKeys::of(570, both).through, RequestedMechanism::Bar1);
+        assert_eq!(
+            (old.through, old.static_map),
+            (RequestedMechanism::Bar1, StaticMap::Forced)
+        );
+        assert_eq!(
+            RegistryKeys::of(570, both).through,
+            RequestedMechanism::Bar1
+        );
         for version in [575, 580, 590, 595] {
             assert_eq!(
                 RegistryKeys::of(version, both).through,
                 RequestedMechanism::Other("RMForceP2PType", 2),
                 "{version}"
             );
-            assert_eq!(RegistryKeys::of(version, "RMPcieP2PType=1").through, RequestedMechanism::Bar1);
+            assert_eq!(
+                RegistryKeys::of(version, "RMPcieP2PType=1").through,
+                RequestedMechanism::Bar1
+            );
         }
         assert_eq!(
             RegistryKeys::of(570, "RMPcieP2PType=1").through,
@@ -147,7 +158,10 @@ mod tests {
         assert!(!none.ask_for_bar1() && none.static_map == StaticMap::Auto);
         assert_eq!(RegistryKeys::of(580, "ForceP2P=0x22").read, ForceP2p::Unset);
         let off = RegistryKeys::of(580, " ForceP2P = 0x0 ; RMForceStaticBar1=0;nonsense;x=y");
-        assert_eq!((off.read, off.write, off.static_map), (ForceP2p::Off, ForceP2p::Off, StaticMap::Off));
+        assert_eq!(
+            (off.read, off.write, off.static_map),
+            (ForceP2p::Off, ForceP2p::Off, StaticMap::Off)
+        );
     }
 
     #[test]

@@ -37,12 +37,19 @@ pub struct Library {
 /// # Errors
 /// A folder or link that cannot be read, or a dangling link.
 pub fn find(root: &Root, first: &[String], name: &str) -> ReadResult<Option<Library>> {
-    for folder in first.iter().map(String::as_str).chain(USUAL.iter().copied()) {
+    for folder in first
+        .iter()
+        .map(String::as_str)
+        .chain(USUAL.iter().copied())
+    {
         let path = Path::new(folder.trim_start_matches('/')).join(name);
         match resolve_links(root, &path) {
             Ok(Some(file)) => {
                 let version = version(&file, name).map(str::to_owned);
-                return Ok(Some(Library { path: format!("/{}", path.display()), version }));
+                return Ok(Some(Library {
+                    path: format!("/{}", path.display()),
+                    version,
+                }));
             }
             Ok(None) => {}
             Err(why) => return Err(at(&path.display().to_string(), &why)),
@@ -59,13 +66,18 @@ pub(super) fn resolve_links(root: &Root, path: &Path) -> Result<Option<PathBuf>,
         match root.link(&here) {
             Ok(target) => {
                 let folder = here.parent().unwrap_or(Path::new(""));
-                here = target.strip_prefix("/").map_or_else(|_| folder.join(&target), Path::to_owned);
+                here = target
+                    .strip_prefix("/")
+                    .map_or_else(|_| folder.join(&target), Path::to_owned);
             }
             // Not a link.
             Err(e) if e.kind() == ErrorKind::InvalidInput => return Ok(Some(here)),
             Err(e) if absent(&e) && here == path => return Ok(None),
             Err(e) if absent(&e) => {
-                return Err(format!("leads to /{}, which does not exist", here.display()));
+                return Err(format!(
+                    "leads to /{}, which does not exist",
+                    here.display()
+                ));
             }
             Err(e) => return Err(e.to_string()),
         }
@@ -80,7 +92,11 @@ fn absent(error: &std::io::Error) -> bool {
 /// `555.58.02` of `libcuda.so.555.58.02` for `libcuda.so.1`.
 pub(super) fn version<'a>(file: &'a Path, name: &str) -> Option<&'a str> {
     let stem = name.split_once(".so.")?.0;
-    let rest = file.file_name()?.to_str()?.strip_prefix(stem)?.strip_prefix(".so.")?;
+    let rest = file
+        .file_name()?
+        .to_str()?
+        .strip_prefix(stem)?
+        .strip_prefix(".so.")?;
     is_version(rest).then_some(rest)
 }
 
@@ -99,15 +115,28 @@ mod tests {
 
     #[test]
     fn the_version_is_that_of_the_linked_file() {
-        let dir = machine(&[("usr/lib/x86_64-linux-gnu/nvidia/current/libcuda.so.550.163.01", "")]);
+        let dir = machine(&[(
+            "usr/lib/x86_64-linux-gnu/nvidia/current/libcuda.so.550.163.01",
+            "",
+        )]);
         let lib = dir.path().join("usr/lib/x86_64-linux-gnu");
-        symlink("libcuda.so.550.163.01", lib.join("nvidia/current").join(NAME)).unwrap();
+        symlink(
+            "libcuda.so.550.163.01",
+            lib.join("nvidia/current").join(NAME),
+        )
+        .unwrap();
         std::fs::create_dir_all(dir.path().join("etc/alternatives")).unwrap();
-        symlink("/usr/lib/x86_64-linux-gnu/nvidia/current/libcuda.so.1", dir.path().join("etc/alternatives/cuda"))
-            .unwrap();
+        symlink(
+            "/usr/lib/x86_64-linux-gnu/nvidia/current/libcuda.so.1",
+            dir.path().join("etc/alternatives/cuda"),
+        )
+        .unwrap();
         symlink("/etc/alternatives/cuda", lib.join(NAME)).unwrap();
         let (path, version) = found(find(&Root::new(dir.path()), &[], NAME));
-        assert_eq!((path.as_str(), version.as_deref()), ("/usr/lib/x86_64-linux-gnu/libcuda.so.1", Some("550.163.01")));
+        assert_eq!(
+            (path.as_str(), version.as_deref()),
+            ("/usr/lib/x86_64-linux-gnu/libcuda.so.1", Some("550.163.01"))
+        );
     }
 
     #[test]
@@ -115,7 +144,10 @@ mod tests {
         let dir = machine(&[("opt/lib/libcuda.so.1", ""), ("usr/lib64/libcuda.so.1", "")]);
         let (path, version) = found(find(&Root::new(dir.path()), &["/opt/lib".to_owned()], NAME));
         assert_eq!((path.as_str(), version), ("/opt/lib/libcuda.so.1", None));
-        assert_eq!(find(&Root::new(dir.path()), &[], "libnvidia-ml.so.1"), Ok(None));
+        assert_eq!(
+            find(&Root::new(dir.path()), &[], "libnvidia-ml.so.1"),
+            Ok(None)
+        );
     }
 
     #[test]
@@ -124,9 +156,16 @@ mod tests {
         let link = dir.path().join("usr/lib64").join(NAME);
         symlink("libcuda.so.555.58.02", &link).unwrap();
         let error = find(&Root::new(dir.path()), &[], NAME).unwrap_err();
-        assert_eq!(error, "/usr/lib64/libcuda.so.1: leads to /usr/lib64/libcuda.so.555.58.02, which does not exist");
+        assert_eq!(
+            error,
+            "/usr/lib64/libcuda.so.1: leads to /usr/lib64/libcuda.so.555.58.02, which does not exist"
+        );
         std::fs::remove_file(&link).unwrap();
         symlink(NAME, &link).unwrap();
-        assert!(find(&Root::new(dir.path()), &[], NAME).unwrap_err().ends_with("loop"));
+        assert!(
+            find(&Root::new(dir.path()), &[], NAME)
+                .unwrap_err()
+                .ends_with("loop")
+        );
     }
 }

@@ -28,7 +28,12 @@ pub fn xid(line: &str) -> Option<Xid<'_>> {
         let (gpu, rest) = rest.trim_start().strip_prefix('(')?.split_once("):")?;
         // Old drivers write only the address.
         let gpu = gpu.strip_prefix("PCI:").unwrap_or(gpu);
-        let number = rest.trim_start().split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()?;
+        let number = rest
+            .trim_start()
+            .split(|c: char| !c.is_ascii_digit())
+            .next()?
+            .parse()
+            .ok()?;
         Some((gpu, number))
     };
     let (gpu, number) = parsed().unwrap_or(("machine", 0));
@@ -39,7 +44,12 @@ pub fn xid(line: &str) -> Option<Xid<'_>> {
 /// builds of the driver write them.
 #[must_use]
 pub fn static_maps(lines: &[Line]) -> Vec<u64> {
-    let size = |line: &Line| hex(line.text.split_once("Static bar1 mapped offset ")?.1, " size 0x");
+    let size = |line: &Line| {
+        hex(
+            line.text.split_once("Static bar1 mapped offset ")?.1,
+            " size 0x",
+        )
+    };
     lines.iter().filter_map(size).collect()
 }
 
@@ -59,11 +69,17 @@ pub struct Bar1Peer<'a> {
 /// All such lines, in the log's order: the last one about a GPU counts.
 #[must_use]
 pub fn bar1_peers(lines: &[Line]) -> Vec<Bar1Peer<'_>> {
-    lines.iter().filter_map(|line| bar1_peer(&line.text)).collect()
+    lines
+        .iter()
+        .filter_map(|line| bar1_peer(&line.text))
+        .collect()
 }
 
 fn bar1_peer(line: &str) -> Option<Bar1Peer<'_>> {
-    let (gpu, rest) = line.split_once("BAR1 peer-to-peer of ")?.1.split_once(' ')?;
+    let (gpu, rest) = line
+        .split_once("BAR1 peer-to-peer of ")?
+        .1
+        .split_once(' ')?;
     let memory = hex(rest, "video memory 0x");
     let off = match rest.strip_prefix("off: ") {
         Some(why) => Some(why.split_once(": video memory").map_or(why, |(why, _)| why)),
@@ -82,7 +98,10 @@ fn hex(text: &str, before: &str) -> Option<u64> {
 /// The number of lines that report a mapping from one GPU to another through BAR1.
 #[must_use]
 pub fn peer_maps(lines: &[Line]) -> usize {
-    lines.iter().filter(|l| l.text.contains("added PCIe BAR1 P2P mapping between")).count()
+    lines
+        .iter()
+        .filter(|l| l.text.contains("added PCIe BAR1 P2P mapping between"))
+        .count()
 }
 
 /// The lines that show that peer-to-peer through BAR1 is enabled in the driver but faulty: page table entries whose
@@ -101,7 +120,10 @@ pub fn patch_fails(lines: &[Line]) -> Vec<&str> {
 /// time of its oldest line, because a full log drops its beginning.
 #[must_use]
 pub fn begins(lines: &[Line]) -> Option<Duration> {
-    lines.first().filter(|first| first.seq > 0).map(|first| first.at)
+    lines
+        .first()
+        .filter(|first| first.seq > 0)
+        .map(|first| first.at)
 }
 
 #[cfg(test)]
@@ -109,7 +131,11 @@ mod tests {
     use super::*;
 
     fn log(texts: &[&str]) -> Vec<Line> {
-        let line = |(seq, text): (u64, &&str)| Line { seq, at: Duration::from_secs(seq), text: (*text).to_owned() };
+        let line = |(seq, text): (u64, &&str)| Line {
+            seq,
+            at: Duration::from_secs(seq),
+            text: (*text).to_owned(),
+        };
         (0..).zip(texts).map(line).collect()
     }
 
@@ -123,7 +149,15 @@ mod tests {
             "NVRM: loading NVIDIA UNIX Open Kernel Module",
         ]);
         let found: Vec<_> = xids(&lines).iter().map(|x| (x.gpu, x.number)).collect();
-        assert_eq!(found, [("0000:01:00", 31), ("0000:41:00", 79), ("machine", 0), ("0000:61:00", 13)]);
+        assert_eq!(
+            found,
+            [
+                ("0000:01:00", 31),
+                ("0000:41:00", 79),
+                ("machine", 0),
+                ("0000:61:00", 13)
+            ]
+        );
     }
 
     #[test]
@@ -133,7 +167,10 @@ mod tests {
             "NVRM: kbusCreateP2PMappingForBar1P2P_GH100: added PCIe BAR1 P2P mapping between GPU2 and GPU3",
             "Static bar1 mapped offset nowhere",
         ]);
-        assert_eq!((static_maps(&lines), peer_maps(&lines)), (vec![0x5_e920_0000], 1));
+        assert_eq!(
+            (static_maps(&lines), peer_maps(&lines)),
+            (vec![0x5_e920_0000], 1)
+        );
     }
 
     #[test]
@@ -144,8 +181,16 @@ mod tests {
             "NVRM: BAR1 peer-to-peer of 0000:42:00.0 perhaps",
         ]);
         let memory = Some(0x5_e920_0000);
-        let good = Bar1Peer { gpu: "0000:01:00.0", off: None, memory };
-        let small = Bar1Peer { gpu: "0000:41:00.0", off: Some("BAR1 is too small"), memory };
+        let good = Bar1Peer {
+            gpu: "0000:01:00.0",
+            off: None,
+            memory,
+        };
+        let small = Bar1Peer {
+            gpu: "0000:41:00.0",
+            off: Some("BAR1 is too small"),
+            memory,
+        };
         assert_eq!(bar1_peers(&lines), [good, small]);
     }
 
@@ -164,7 +209,10 @@ mod tests {
     #[test]
     fn a_log_without_its_beginning_has_a_start_time() {
         assert_eq!(begins(&log(&["Linux version"])), None);
-        assert_eq!(begins(&log(&["first", "second"])[1..]), Some(Duration::from_secs(1)));
+        assert_eq!(
+            begins(&log(&["first", "second"])[1..]),
+            Some(Duration::from_secs(1))
+        );
         assert_eq!(begins(&[]), None);
     }
 }

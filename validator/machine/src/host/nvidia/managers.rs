@@ -21,14 +21,24 @@ pub enum Switches {
 /// The NVSwitches that this machine manages itself; `None` if it has none.
 #[must_use]
 pub fn switches(fabric: &Fabric, root: &Root) -> Option<Switches> {
-    let of = |vendor: &'static str| fabric.devices.iter().filter(move |device| device.vendor == vendor);
-    let on_bus: Vec<_> =
-        of(pci_vendor::NVIDIA).filter(|d| d.class.starts_with(SWITCH)).map(|device| device.bdf).collect();
+    let of = |vendor: &'static str| {
+        fabric
+            .devices
+            .iter()
+            .filter(move |device| device.vendor == vendor)
+    };
+    let on_bus: Vec<_> = of(pci_vendor::NVIDIA)
+        .filter(|d| d.class.starts_with(SWITCH))
+        .map(|device| device.bdf)
+        .collect();
     if !on_bus.is_empty() {
         return Some(Switches::OnBus(on_bus));
     }
     let leads = |bdf: &Bdf| leads_to_nvswitches(root, &format!("sys/bus/pci/devices/{bdf}"));
-    let behind: Vec<_> = of(pci_vendor::MELLANOX).map(|device| device.bdf).filter(leads).collect();
+    let behind: Vec<_> = of(pci_vendor::MELLANOX)
+        .map(|device| device.bdf)
+        .filter(leads)
+        .collect();
     (!behind.is_empty()).then_some(Switches::Nvlink5(behind))
 }
 
@@ -66,7 +76,9 @@ fn processes(root: &Root) -> Vec<String> {
     let processes = root.names("proc").unwrap_or_default();
     let processes = processes.iter().filter_map(|name| name.to_str());
     let processes = processes.filter(|name| name.bytes().all(|b| b.is_ascii_digit()));
-    processes.filter_map(|process| root.text(format!("proc/{process}/comm")).ok()).collect()
+    processes
+        .filter_map(|process| root.text(format!("proc/{process}/comm")).ok())
+        .collect()
 }
 
 #[cfg(test)]
@@ -78,7 +90,11 @@ mod tests {
     fn fabric(devices: &[(&str, &str)]) -> Fabric {
         let device = |(n, (vendor, class)): (usize, &(&str, &str))| {
             let plain = sample::device(&format!("0000:05:00.{n}"), Kind::Endpoint, None);
-            Device { vendor: (*vendor).to_owned(), class: (*class).to_owned(), ..plain }
+            Device {
+                vendor: (*vendor).to_owned(),
+                class: (*class).to_owned(),
+                ..plain
+            }
         };
         sample::fabric(devices.iter().enumerate().map(device).collect())
     }
@@ -91,9 +107,17 @@ mod tests {
         assert_eq!(switches(&on_bus, &none), Some(Switches::OnBus(vec![first])));
         let behind = fabric(&[("0x15b3", "0x020700"), ("0x15b3", "0x020000")]);
         let file = |name: &str| format!("sys/bus/pci/devices/{}/{name}", behind.devices[0].bdf);
-        let of = |vpd: &str| Root::written(&[(file("class").as_str(), "0x020700\n"), (file("vpd").as_str(), vpd)]);
+        let of = |vpd: &str| {
+            Root::written(&[
+                (file("class").as_str(), "0x020700\n"),
+                (file("vpd").as_str(), vpd),
+            ])
+        };
         let (_dir, root) = of("\u{82}MLX:SMDL=SW_MNG");
-        assert_eq!(switches(&behind, &root), Some(Switches::Nvlink5(vec![behind.devices[0].bdf])));
+        assert_eq!(
+            switches(&behind, &root),
+            Some(Switches::Nvlink5(vec![behind.devices[0].bdf]))
+        );
         let (_dir, card) = of("\u{82}MLX:MODL=C7010Z");
         assert_eq!(switches(&behind, &card), None);
         assert_eq!(switches(&behind, &none), None);
@@ -106,7 +130,13 @@ mod tests {
             ("proc/13/comm", "nv-fabricmanage\n"),
             ("proc/self/comm", "x"),
         ]);
-        assert_eq!(running(&root), Running { nvlsm: true, fabric_manager: true });
+        assert_eq!(
+            running(&root),
+            Running {
+                nvlsm: true,
+                fabric_manager: true
+            }
+        );
         let (_dir, root) = Root::written(&[("proc/12/comm", "nvlsm-helper\n")]);
         assert_eq!(running(&root), Running::default());
     }

@@ -63,15 +63,22 @@ pub struct Nvidia {
 
 /// Reads it. `folders` are searched for libraries before the usual ones; `chosen` is the configured file of NCCL.
 #[must_use]
-pub fn read(root: &Root, folders: &[String], chosen: Option<&Path>, kernel: Option<&str>) -> Nvidia {
+pub fn read(
+    root: &Root,
+    folders: &[String],
+    chosen: Option<&Path>,
+    kernel: Option<&str>,
+) -> Nvidia {
     Nvidia {
         account: account::read(root),
         loaded: module::read(root),
         gpus: gpus::read(root).map_err(|e| at(gpus::FOLDER, &e)),
         cuda: library::find(root, folders, "libcuda.so.1"),
         ml: library::find(root, folders, "libnvidia-ml.so.1"),
-        nccl: chosen
-            .map_or_else(|| library::find(root, folders, nccl::NAME), |file| Ok(Some(nccl::of_file(root, file)))),
+        nccl: chosen.map_or_else(
+            || library::find(root, folders, nccl::NAME),
+            |file| Ok(Some(nccl::of_file(root, file))),
+        ),
         nccl_chosen: chosen.is_some(),
         firmware: firmware::versions(root),
         file: file::read(root, kernel),

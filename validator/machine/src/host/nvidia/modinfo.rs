@@ -13,7 +13,10 @@ pub fn fields(file: &[u8]) -> Option<Vec<(String, String)>> {
 /// The value of the first field of that name.
 #[must_use]
 pub fn value<'a>(fields: &'a [(String, String)], name: &str) -> Option<&'a str> {
-    fields.iter().find(|(n, _)| n == name).map(|(_, value)| value.as_str())
+    fields
+        .iter()
+        .find(|(n, _)| n == name)
+        .map(|(_, value)| value.as_str())
 }
 
 fn field(bytes: &[u8]) -> Option<(String, String)> {
@@ -28,11 +31,15 @@ mod tests {
 
     #[test]
     fn fields_are_read_by_name() {
-        let texts = "version=555.58.02\0vermagic=6.12.107 SMP \0firstlight.patch=1\0odd\0parm=a=b\0";
+        let texts =
+            "version=555.58.02\0vermagic=6.12.107 SMP \0firstlight.patch=1\0odd\0parm=a=b\0";
         let fields = fields(&sample(".modinfo", texts.as_bytes())).unwrap();
         assert_eq!(value(&fields, "version"), Some("555.58.02"));
         assert_eq!(value(&fields, "firstlight.patch"), Some("1"));
-        assert_eq!((value(&fields, "parm"), value(&fields, "odd"), fields.len()), (Some("a=b"), None, 4));
+        assert_eq!(
+            (value(&fields, "parm"), value(&fields, "odd"), fields.len()),
+            (Some("a=b"), None, 4)
+        );
     }
 
     #[test]

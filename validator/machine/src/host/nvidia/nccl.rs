@@ -24,21 +24,38 @@ const MOST: usize = 64;
 /// The NCCL library of a file, with the version in the file's name or of the Python package that it belongs to.
 #[must_use]
 pub fn of_file(root: &Root, file: &Path) -> Library {
-    let rel = Path::new(file.to_str().map_or("", |file| file.trim_start_matches('/')));
-    let named = resolve_links(root, rel).ok().flatten().and_then(|file| version(&file, NAME).map(str::to_owned));
+    let rel = Path::new(
+        file.to_str()
+            .map_or("", |file| file.trim_start_matches('/')),
+    );
+    let named = resolve_links(root, rel)
+        .ok()
+        .flatten()
+        .and_then(|file| version(&file, NAME).map(str::to_owned));
     // nvidia/nccl/lib/FILE
     let packages = rel.ancestors().nth(4);
     let version = named.or_else(|| package_version(root, packages?));
-    Library { path: file.display().to_string(), version }
+    Library {
+        path: file.display().to_string(),
+        version,
+    }
 }
 
 /// All that are found, each file once: in `first`, in the usual folders of libraries, and in those of Python's packages. What
 /// cannot be read is left out: the list is information.
 #[must_use]
 pub fn all(root: &Root, first: &[String]) -> Vec<Library> {
-    let loaders = find(root, first, NAME).ok().flatten().map(|library| PathBuf::from(library.path));
+    let loaders = find(root, first, NAME)
+        .ok()
+        .flatten()
+        .map(|library| PathBuf::from(library.path));
     let wheels = PACKAGES.iter().flat_map(|pattern| expanded(root, pattern));
-    let wheels = wheels.map(|folder| Path::new("/").join(folder).join("nvidia/nccl/lib").join(NAME));
+    let wheels = wheels.map(|folder| {
+        Path::new("/")
+            .join(folder)
+            .join("nvidia/nccl/lib")
+            .join(NAME)
+    });
     let mut seen = BTreeSet::new();
     let found = loaders.into_iter().chain(wheels);
     let new = found.filter(|path| identity(root, path).is_some_and(|file| seen.insert(file)));
@@ -69,7 +86,10 @@ pub fn mapped_file(root: &Root, address: usize) -> Option<String> {
 fn file_at(maps: &str, address: usize) -> Option<String> {
     let number = |text: &str| usize::from_str_radix(text, 16).ok();
     let holds = |line: &&str| {
-        let range = line.split_whitespace().next().and_then(|range| range.split_once('-'));
+        let range = line
+            .split_whitespace()
+            .next()
+            .and_then(|range| range.split_once('-'));
         let range = range.and_then(|(from, to)| Some(number(from)?..number(to)?));
         range.is_some_and(|range| range.contains(&address))
     };
@@ -80,7 +100,11 @@ fn file_at(maps: &str, address: usize) -> Option<String> {
 /// `2.27.3` of a folder of packages with `nvidia_nccl_cu12-2.27.3.dist-info`.
 fn package_version(root: &Root, packages: &Path) -> Option<String> {
     root.names(packages).ok()?.iter().find_map(|name| {
-        let (_, version) = name.to_str()?.strip_prefix("nvidia_nccl_")?.strip_suffix(".dist-info")?.split_once('-')?;
+        let (_, version) = name
+            .to_str()?
+            .strip_prefix("nvidia_nccl_")?
+            .strip_suffix(".dist-info")?
+            .split_once('-')?;
         Some(version.to_owned())
     })
 }
@@ -117,21 +141,50 @@ mod tests {
         let dir = machine(&[
             ("usr/lib/x86_64-linux-gnu/libnccl.so.2.22.3", ""),
             (&format!("{venv}/nvidia/nccl/lib/libnccl.so.2"), ""),
-            (&format!("{venv}/nvidia_nccl_cu13-2.28.9.dist-info/METADATA"), ""),
+            (
+                &format!("{venv}/nvidia_nccl_cu13-2.28.9.dist-info/METADATA"),
+                "",
+            ),
             ("usr/lib/python3.11/dist-packages/other/x", ""),
         ]);
-        symlink("libnccl.so.2.22.3", dir.path().join("usr/lib/x86_64-linux-gnu").join(NAME)).unwrap();
+        symlink(
+            "libnccl.so.2.22.3",
+            dir.path().join("usr/lib/x86_64-linux-gnu").join(NAME),
+        )
+        .unwrap();
         symlink("torch", dir.path().join("opt/zoo")).unwrap();
         let found = all(&Root::new(dir.path()), &[]);
-        let found: Vec<_> = found.iter().map(|l| (l.path.as_str(), l.version.as_deref())).collect();
+        let found: Vec<_> = found
+            .iter()
+            .map(|l| (l.path.as_str(), l.version.as_deref()))
+            .collect();
         let wheel = format!("/{venv}/nvidia/nccl/lib/{NAME}");
-        assert_eq!(found[0], ("/usr/lib/x86_64-linux-gnu/libnccl.so.2", Some("2.22.3")));
-        assert!(found.contains(&(wheel.as_str(), Some("2.28.9"))), "{found:?}");
+        assert_eq!(
+            found[0],
+            ("/usr/lib/x86_64-linux-gnu/libnccl.so.2", Some("2.22.3"))
+        );
+        assert!(
+            found.contains(&(wheel.as_str(), Some("2.28.9"))),
+            "{found:?}"
+        );
         let file = of_file(&Root::new(dir.path()), Path::new(&wheel));
-        assert_eq!((file.path.as_str(), file.version.as_deref()), (wheel.as_str(), Some("2.28.9")));
-        assert_eq!(of_file(&Root::new(dir.path()), Path::new("/nowhere/libnccl.so")).version, None);
-        let others = others(&Root::new(dir.path()), &[], &wheel.replace("/opt/torch/", "/opt/zoo/"));
-        assert_eq!((others.len(), others[0].version.as_deref()), (1, Some("2.22.3")));
+        assert_eq!(
+            (file.path.as_str(), file.version.as_deref()),
+            (wheel.as_str(), Some("2.28.9"))
+        );
+        assert_eq!(
+            of_file(&Root::new(dir.path()), Path::new("/nowhere/libnccl.so")).version,
+            None
+        );
+        let others = others(
+            &Root::new(dir.path()),
+            &[],
+            &wheel.replace("/opt/torch/", "/opt/zoo/"),
+        );
+        assert_eq!(
+            (others.len(), others[0].version.as_deref()),
+            (1, Some("2.22.3"))
+        );
     }
 
     #[test]
@@ -140,7 +193,13 @@ mod tests {
                     7f0000001000-7f0000003000 r-xp 00001000 fd:00 12 /opt/my lib/libnccl.so.2\n\
                     7f0000003000-7f0000004000 rw-p 00000000 00:00 0 \n";
         let file = |address| file_at(maps, address);
-        assert_eq!(file(0x7f00_0000_1fff).as_deref(), Some("/opt/my lib/libnccl.so.2"));
-        assert_eq!((file(0x7f00_0000_3000), file(0x7f00_0000_4000)), (None, None));
+        assert_eq!(
+            file(0x7f00_0000_1fff).as_deref(),
+            Some("/opt/my lib/libnccl.so.2")
+        );
+        assert_eq!(
+            (file(0x7f00_0000_3000), file(0x7f00_0000_4000)),
+            (None, None)
+        );
     }
 }

@@ -30,11 +30,16 @@ pub fn needed_nodes(
     gpus: &BTreeMap<String, Information>,
     majors: &BTreeMap<String, u32>,
 ) -> ReadResult<Vec<DeviceNode>> {
-    let node = |name: &str, numbers| DeviceNode { path: format!("/dev/{name}"), numbers };
+    let node = |name: &str, numbers| DeviceNode {
+        path: format!("/dev/{name}"),
+        numbers,
+    };
     let uvm = |minor| majors.get("nvidia-uvm").map(|major| (*major, minor));
     let mut all = vec![node("nvidiactl", Some((MAJOR, CONTROL)))];
     for (gpu, information) in gpus {
-        let minor = information.minor.ok_or_else(|| format!("the driver reports no Device Minor for {gpu}"))?;
+        let minor = information
+            .minor
+            .ok_or_else(|| format!("the driver reports no Device Minor for {gpu}"))?;
         all.push(node(&format!("nvidia{minor}"), Some((MAJOR, minor))));
     }
     all.push(node("nvidia-uvm", uvm(0)));
@@ -47,15 +52,21 @@ pub fn needed_nodes(
 /// # Errors
 /// If the file cannot be read.
 pub fn majors(root: &Root) -> ReadResult<BTreeMap<String, u32>> {
-    let text = root.text("proc/devices").map_err(|e| at("proc/devices", &e))?;
+    let text = root
+        .text("proc/devices")
+        .map_err(|e| at("proc/devices", &e))?;
     Ok(parse(&text))
 }
 
 /// Lines `195 nvidia` up to the block devices.
 fn parse(devices: &str) -> BTreeMap<String, u32> {
-    let characters = devices.lines().take_while(|line| !line.starts_with("Block devices"));
+    let characters = devices
+        .lines()
+        .take_while(|line| !line.starts_with("Block devices"));
     let pairs = characters.filter_map(|line| line.trim().split_once(' '));
-    pairs.filter_map(|(major, name)| Some((name.trim().to_owned(), major.parse().ok()?))).collect()
+    pairs
+        .filter_map(|(major, name)| Some((name.trim().to_owned(), major.parse().ok()?)))
+        .collect()
 }
 
 /// What exists at a path.
@@ -90,7 +101,13 @@ mod tests {
         Block devices:\n  8 sd\n300 nvidia-uvm\n";
 
     fn gpu(minor: Option<u32>) -> BTreeMap<String, Information> {
-        BTreeMap::from([("0000:01:00.0".to_owned(), Information { minor, ..Information::default() })])
+        BTreeMap::from([(
+            "0000:01:00.0".to_owned(),
+            Information {
+                minor,
+                ..Information::default()
+            },
+        )])
     }
 
     #[test]
@@ -110,7 +127,14 @@ mod tests {
 
     #[test]
     fn without_uvm_its_nodes_have_no_numbers_and_a_gpu_without_minor_is_an_error() {
-        assert_eq!(needed_nodes(&gpu(Some(0)), &BTreeMap::new()).unwrap()[2].numbers, None);
-        assert!(needed_nodes(&gpu(None), &BTreeMap::new()).unwrap_err().contains("0000:01:00.0"));
+        assert_eq!(
+            needed_nodes(&gpu(Some(0)), &BTreeMap::new()).unwrap()[2].numbers,
+            None
+        );
+        assert!(
+            needed_nodes(&gpu(None), &BTreeMap::new())
+                .unwrap_err()
+                .contains("0000:01:00.0")
+        );
     }
 }

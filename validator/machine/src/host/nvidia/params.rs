@@ -21,22 +21,29 @@ pub fn read(root: &Root) -> ReadResult<BTreeMap<String, String>> {
 pub fn registry_keys(all: &BTreeMap<String, String>, address: &str) -> String {
     let list = |name: &str| all.get(name).map_or("", String::as_str);
     let mut own = false;
-    let per_device =
-        list("RegistryDwordsPerDevice").split(';').filter(|entry| match entry.trim().strip_prefix("pci=") {
+    let per_device = list("RegistryDwordsPerDevice").split(';').filter(|entry| {
+        match entry.trim().strip_prefix("pci=") {
             Some(gpu) => {
                 own = gpu.eq_ignore_ascii_case(address);
                 false
             }
             None => own,
-        });
-    [list("RegistryDwords")].into_iter().chain(per_device).collect::<Vec<_>>().join(";")
+        }
+    });
+    [list("RegistryDwords")]
+        .into_iter()
+        .chain(per_device)
+        .collect::<Vec<_>>()
+        .join(";")
 }
 
 /// Lines `RegistryDwords: "a=1;b=2"` and `EnableResizableBar: 0`.
 #[must_use]
 pub fn parse(text: &str) -> BTreeMap<String, String> {
     let pairs = text.lines().filter_map(|line| line.split_once(':'));
-    pairs.map(|(name, value)| (name.trim().to_owned(), unquoted(value).to_owned())).collect()
+    pairs
+        .map(|(name, value)| (name.trim().to_owned(), unquoted(value).to_owned()))
+        .collect()
 }
 
 /// A parameter of any other module, from the kernel.
@@ -59,7 +66,9 @@ mod tests {
 
     #[test]
     fn the_list_is_read_without_its_quotes() {
-        let found = parse("EnableResizableBar: 0\nRegistryDwords: \"ForceP2P=17;RMForceStaticBar1=1\"\nRmMsg: \"\"\n");
+        let found = parse(
+            "EnableResizableBar: 0\nRegistryDwords: \"ForceP2P=17;RMForceStaticBar1=1\"\nRmMsg: \"\"\n",
+        );
         assert_eq!(found["EnableResizableBar"], "0");
         assert_eq!(found["RegistryDwords"], "ForceP2P=17;RMForceStaticBar1=1");
         assert_eq!(found["RmMsg"], "");
@@ -67,8 +76,7 @@ mod tests {
 
     #[test]
     fn a_gpus_own_registry_keys_come_after_those_of_all() {
-        let text =
-            "RegistryDwords: \"A=1\"\nRegistryDwordsPerDevice: \"pci=0000:01:00.0;A=2;B=3;pci=0000:02:00.0;C=4;\"\n";
+        let text = "RegistryDwords: \"A=1\"\nRegistryDwordsPerDevice: \"pci=0000:01:00.0;A=2;B=3;pci=0000:02:00.0;C=4;\"\n";
         let all = parse(text);
         assert_eq!(registry_keys(&all, "0000:01:00.0"), "A=1;A=2;B=3");
         assert_eq!(registry_keys(&all, "0000:02:00.0"), "A=1;C=4;");
@@ -80,7 +88,10 @@ mod tests {
     fn another_modules_parameter_is_read_from_the_kernel() {
         let dir = machine(&[("sys/module/nvidia_uvm/parameters/uvm_debug_prints", "0\n")]);
         let root = Root::new(dir.path());
-        assert_eq!(of_module(&root, "nvidia-uvm", "uvm_debug_prints"), Ok(Some("0".to_owned())));
+        assert_eq!(
+            of_module(&root, "nvidia-uvm", "uvm_debug_prints"),
+            Ok(Some("0".to_owned()))
+        );
         assert_eq!(of_module(&root, "nvidia-uvm", "hidden"), Ok(None));
         assert_eq!(read(&root), Ok(BTreeMap::new()));
     }

@@ -17,17 +17,34 @@ pub(super) struct CpuInfo {
 
 impl CpuInfo {
     pub(super) fn of(text: &str) -> Self {
-        let first = text.split("\n\n").find(|block| !block.trim().is_empty()).unwrap_or_default();
-        let pairs: Vec<(&str, &str)> =
-            first.lines().filter_map(|line| line.split_once(':')).map(|(k, v)| (k.trim(), v.trim())).collect();
-        let value = |name: &str| pairs.iter().find(|(key, _)| *key == name).map(|(_, value)| *value);
-        let number = |name: &str| u32::from_str_radix(value(name)?.trim_start_matches("0x"), 16).ok();
+        let first = text
+            .split("\n\n")
+            .find(|block| !block.trim().is_empty())
+            .unwrap_or_default();
+        let pairs: Vec<(&str, &str)> = first
+            .lines()
+            .filter_map(|line| line.split_once(':'))
+            .map(|(k, v)| (k.trim(), v.trim()))
+            .collect();
+        let value = |name: &str| {
+            pairs
+                .iter()
+                .find(|(key, _)| *key == name)
+                .map(|(_, value)| *value)
+        };
+        let number =
+            |name: &str| u32::from_str_radix(value(name)?.trim_start_matches("0x"), 16).ok();
         Self {
-            vendor_id: value("vendor_id").filter(|id| !id.contains('/')).map(str::to_owned),
-            flags: value("flags").map(|flags| flags.split_whitespace().map(str::to_owned).collect()),
+            vendor_id: value("vendor_id")
+                .filter(|id| !id.contains('/'))
+                .map(str::to_owned),
+            flags: value("flags")
+                .map(|flags| flags.split_whitespace().map(str::to_owned).collect()),
             implementer: number("CPU implementer"),
             part: number("CPU part"),
-            other: ["isa", "cpu", "platform"].iter().any(|name| value(name).is_some())
+            other: ["isa", "cpu", "platform"]
+                .iter()
+                .any(|name| value(name).is_some())
                 || value("vendor_id").is_some_and(|id| id.contains('/')),
         }
     }
@@ -39,7 +56,9 @@ impl CpuInfo {
 
     /// Whether the processor says that it runs below a hypervisor; `None` if it does not say, as on arm64.
     pub(super) fn hypervisor(&self) -> Option<bool> {
-        self.flags.as_ref().map(|flags| flags.iter().any(|flag| flag == "hypervisor"))
+        self.flags
+            .as_ref()
+            .map(|flags| flags.iter().any(|flag| flag == "hypervisor"))
     }
 }
 
@@ -49,15 +68,29 @@ mod tests {
 
     #[test]
     fn the_lines_of_each_architecture_are_told_apart() {
-        let x86 =
-            CpuInfo::of("processor\t: 0\nvendor_id\t: GenuineIntel\nflags\t\t: fpu hypervisor\n\nprocessor\t: 1\n");
-        assert_eq!((x86.vendor_id.as_deref(), x86.hypervisor()), (Some("GenuineIntel"), Some(true)));
+        let x86 = CpuInfo::of(
+            "processor\t: 0\nvendor_id\t: GenuineIntel\nflags\t\t: fpu hypervisor\n\nprocessor\t: 1\n",
+        );
+        assert_eq!(
+            (x86.vendor_id.as_deref(), x86.hypervisor()),
+            (Some("GenuineIntel"), Some(true))
+        );
         assert!(x86.is_x86());
-        assert_eq!(CpuInfo::of("vendor_id: x\nflags: fpu hypervisors\n").hypervisor(), Some(false));
+        assert_eq!(
+            CpuInfo::of("vendor_id: x\nflags: fpu hypervisors\n").hypervisor(),
+            Some(false)
+        );
         let arm = CpuInfo::of("processor\t: 0\nCPU implementer\t: 0x41\nCPU part\t: 0xd4f\n");
-        assert_eq!((arm.implementer, arm.part, arm.hypervisor()), (Some(0x41), Some(0xd4f), None));
+        assert_eq!(
+            (arm.implementer, arm.part, arm.hypervisor()),
+            (Some(0x41), Some(0xd4f), None)
+        );
         assert!(!arm.is_x86());
-        for other in ["processor: 0\nisa: rv64imafdc\n", "cpu: POWER9\n", "vendor_id : IBM/S390\n"] {
+        for other in [
+            "processor: 0\nisa: rv64imafdc\n",
+            "cpu: POWER9\n",
+            "vendor_id : IBM/S390\n",
+        ] {
             let other = CpuInfo::of(other);
             assert!(other.other && !other.is_x86());
         }

@@ -207,7 +207,14 @@ const MAKERS: &[&str] = &[
 
 impl Dmi {
     pub(super) fn of(names: &BTreeMap<String, Option<String>>) -> Self {
-        let of = |key: &str| names.get(key).and_then(Option::as_deref).unwrap_or_default().trim().to_lowercase();
+        let of = |key: &str| {
+            names
+                .get(key)
+                .and_then(Option::as_deref)
+                .unwrap_or_default()
+                .trim()
+                .to_lowercase()
+        };
         Self {
             vendor: of("sys_vendor"),
             product: of("product_name"),
@@ -221,13 +228,25 @@ impl Dmi {
     pub(super) fn names(&self) -> Names {
         let begins = |text: &str, beginning: &str| text.starts_with(beginning);
         let first = |table: &[(&str, Hypervisor)], text: &str| {
-            table.iter().find(|(beginning, _)| begins(text, beginning)).map(|(_, hypervisor)| *hypervisor)
+            table
+                .iter()
+                .find(|(beginning, _)| begins(text, beginning))
+                .map(|(_, hypervisor)| *hypervisor)
         };
-        let of_bios = VIRTUAL_BIOSES.iter().find(|(part, _)| self.bios.contains(part)).map(|(_, found)| *found);
-        let q35 = ["pc-q35", "pc-i440fx", "virt-"].iter().any(|version| begins(&self.version, version));
+        let of_bios = VIRTUAL_BIOSES
+            .iter()
+            .find(|(part, _)| self.bios.contains(part))
+            .map(|(_, found)| *found);
+        let q35 = ["pc-q35", "pc-i440fx", "virt-"]
+            .iter()
+            .any(|version| begins(&self.version, version));
         if begins(&self.vendor, "amazon ec2") {
             let metal = self.product.split('.').any(|part| begins(part, "metal"));
-            return if metal { Names::Hardware } else { Names::Hypervisor(Hypervisor::Amazon) };
+            return if metal {
+                Names::Hardware
+            } else {
+                Names::Hypervisor(Hypervisor::Amazon)
+            };
         }
         if begins(&self.vendor, "microsoft") && begins(&self.product, "virtual machine") {
             return Names::Hypervisor(Hypervisor::HyperV);
@@ -235,7 +254,8 @@ impl Dmi {
         let cloud = |text: &str| CLOUDS.iter().any(|name| begins(text, name));
         let maker = |text: &str| MAKERS.iter().any(|name| begins(text, name));
         // The product of a guest says more than its vendor, which a cloud may set to its own name.
-        let found = first(VIRTUAL_PRODUCTS, &self.product).or_else(|| first(VIRTUAL_VENDORS, &self.vendor));
+        let found =
+            first(VIRTUAL_PRODUCTS, &self.product).or_else(|| first(VIRTUAL_VENDORS, &self.vendor));
         match found.or_else(|| q35.then_some(Hypervisor::Qemu)) {
             // A cloud's own name shows that it is one; those of software for clouds of one's own are not in the list.
             Some(Hypervisor::Qemu) if cloud(&self.vendor) => Names::Hypervisor(Hypervisor::Cloud),
@@ -273,7 +293,11 @@ impl Dmi {
 
     /// Whether the product is one with NVIDIA Grace.
     pub(super) fn is_grace(&self) -> bool {
-        ["gh200", "gb200", "gb300", "grace", "p3880", "p3809", "p4764"].iter().any(|name| self.product.contains(name))
+        [
+            "gh200", "gb200", "gb300", "grace", "p3880", "p3809", "p4764",
+        ]
+        .iter()
+        .any(|name| self.product.contains(name))
     }
 }
 
@@ -282,37 +306,80 @@ mod tests {
     use super::*;
 
     fn names(vendor: &str, product: &str, bios: &str) -> Names {
-        let pairs = [("sys_vendor", vendor), ("product_name", product), ("bios_vendor", bios)];
-        Dmi::of(&pairs.map(|(key, value)| (key.to_owned(), Some(value.to_owned()))).into()).names()
+        let pairs = [
+            ("sys_vendor", vendor),
+            ("product_name", product),
+            ("bios_vendor", bios),
+        ];
+        Dmi::of(
+            &pairs
+                .map(|(key, value)| (key.to_owned(), Some(value.to_owned())))
+                .into(),
+        )
+        .names()
     }
 
     #[test]
     fn guests_are_known_by_their_names() {
         use Hypervisor::*;
         for (vendor, product, bios, hypervisor) in [
-            ("QEMU", "Standard PC (Q35 + ICH9, 2009)", "Proxmox distribution of EDK II", Qemu),
-            ("QEMU", "QEMU Virtual Machine", "EFI Development Kit II / OVMF", Qemu),
+            (
+                "QEMU",
+                "Standard PC (Q35 + ICH9, 2009)",
+                "Proxmox distribution of EDK II",
+                Qemu,
+            ),
+            (
+                "QEMU",
+                "QEMU Virtual Machine",
+                "EFI Development Kit II / OVMF",
+                Qemu,
+            ),
             ("Red Hat", "KVM", "SeaBIOS", Qemu),
             ("Red Hat", "RHEL", "", Qemu),
             ("OpenStack Foundation", "OpenStack Nova", "SeaBIOS", Qemu),
             ("DigitalOcean", "Droplet", "DigitalOcean", Cloud),
             ("Hetzner", "vServer", "Hetzner", Cloud),
             ("Nutanix", "AHV", "", Qemu),
-            ("VMware, Inc.", "VMware Virtual Platform", "Phoenix Technologies LTD", Vmware),
+            (
+                "VMware, Inc.",
+                "VMware Virtual Platform",
+                "Phoenix Technologies LTD",
+                Vmware,
+            ),
             ("VMware, Inc.", "VMware7,1", "VMware, Inc.", Vmware),
-            ("Microsoft Corporation", "Virtual Machine", "Microsoft Corporation", HyperV),
+            (
+                "Microsoft Corporation",
+                "Virtual Machine",
+                "Microsoft Corporation",
+                HyperV,
+            ),
             ("innotek GmbH", "VirtualBox", "innotek GmbH", VirtualBox),
             ("Oracle Corporation", "VirtualBox", "", VirtualBox),
             ("Xen", "HVM domU", "Xen", Xen),
             ("Amazon EC2", "p5.48xlarge", "Amazon EC2", Amazon),
             ("Google", "Google Compute Engine", "Google", Google),
             ("Cloud Hypervisor", "cloud-hypervisor", "", CloudHypervisor),
-            ("Parallels International GmbH.", "Parallels ARM Virtual Machine", "", Other),
+            (
+                "Parallels International GmbH.",
+                "Parallels ARM Virtual Machine",
+                "",
+                Other,
+            ),
             ("FreeBSD", "BHYVE", "BHYVE", Other),
-            ("Apple Inc.", "Apple Virtualization Generic Platform", "", Other),
+            (
+                "Apple Inc.",
+                "Apple Virtualization Generic Platform",
+                "",
+                Other,
+            ),
             ("Supermicro", "SYS-4029GP", "SeaBIOS", Qemu),
         ] {
-            assert_eq!(names(vendor, product, bios), Names::Hypervisor(hypervisor), "{vendor} {product}");
+            assert_eq!(
+                names(vendor, product, bios),
+                Names::Hypervisor(hypervisor),
+                "{vendor} {product}"
+            );
         }
     }
 
@@ -330,25 +397,56 @@ mod tests {
             ("Oracle Corporation", "ORACLE SERVER X9-2c"),
             ("Intel Corporation", "S2600WFT"),
         ] {
-            assert_eq!(names(vendor, product, "American Megatrends Inc."), Names::Hardware, "{vendor} {product}");
+            assert_eq!(
+                names(vendor, product, "American Megatrends Inc."),
+                Names::Hardware,
+                "{vendor} {product}"
+            );
         }
     }
 
     #[test]
     fn the_machine_type_of_qemu_is_in_its_names() {
         let of = |product: &str, version: &str| {
-            let pairs = [("sys_vendor", "QEMU"), ("product_name", product), ("product_version", version)];
-            Dmi::of(&pairs.map(|(key, value)| (key.to_owned(), Some(value.to_owned()))).into()).mainboard()
+            let pairs = [
+                ("sys_vendor", "QEMU"),
+                ("product_name", product),
+                ("product_version", version),
+            ];
+            Dmi::of(
+                &pairs
+                    .map(|(key, value)| (key.to_owned(), Some(value.to_owned())))
+                    .into(),
+            )
+            .mainboard()
         };
-        assert_eq!(of("Standard PC (i440FX + PIIX, 1996)", "pc-i440fx-8.2"), Some(Mainboard::I440fx));
-        assert_eq!(of("Standard PC (Q35 + ICH9, 2009)", ""), Some(Mainboard::Q35));
-        assert_eq!((of("KVM", "pc-q35-9.0"), of("KVM", "")), (Some(Mainboard::Q35), None));
+        assert_eq!(
+            of("Standard PC (i440FX + PIIX, 1996)", "pc-i440fx-8.2"),
+            Some(Mainboard::I440fx)
+        );
+        assert_eq!(
+            of("Standard PC (Q35 + ICH9, 2009)", ""),
+            Some(Mainboard::Q35)
+        );
+        assert_eq!(
+            (of("KVM", "pc-q35-9.0"), of("KVM", "")),
+            (Some(Mainboard::Q35), None)
+        );
     }
 
     #[test]
     fn a_cloud_may_rent_both_and_other_names_are_unknown() {
-        assert_eq!(names("Alibaba Cloud", "Alibaba Cloud ECS", "SeaBIOS"), Names::Cloud(Hypervisor::Cloud));
-        assert_eq!(names("Tencent Cloud", "CVM", ""), Names::Cloud(Hypervisor::Cloud));
-        assert_eq!((names("Example", "Server", ""), names("", "", "")), (Names::Unknown, Names::Unknown));
+        assert_eq!(
+            names("Alibaba Cloud", "Alibaba Cloud ECS", "SeaBIOS"),
+            Names::Cloud(Hypervisor::Cloud)
+        );
+        assert_eq!(
+            names("Tencent Cloud", "CVM", ""),
+            Names::Cloud(Hypervisor::Cloud)
+        );
+        assert_eq!(
+            (names("Example", "Server", ""), names("", "", "")),
+            (Names::Unknown, Names::Unknown)
+        );
     }
 }

@@ -33,7 +33,12 @@ pub fn read(
     known: &BTreeMap<String, Information>,
     memory: &BTreeMap<Bdf, Known<u64>>,
 ) -> Host {
-    let cpuinfo = root.text("proc/cpuinfo").ok().as_deref().map(CpuInfo::of).unwrap_or_default();
+    let cpuinfo = root
+        .text("proc/cpuinfo")
+        .ok()
+        .as_deref()
+        .map(CpuInfo::of)
+        .unwrap_or_default();
     let madt = madt::read(root).ok().flatten();
     let gpus = fabric.map_or_else(Vec::new, |fabric| read_gpus(root, fabric, known, memory));
     let kernel = kernel(identity);
@@ -41,11 +46,15 @@ pub fn read(
     let architecture = shown.architecture();
     let dmi = dmi::Dmi::of(&identity.dmi);
     let vendor = shown.vendor(architecture, &dmi, gpus.iter().any(|gpu| gpu.own_link));
-    let gpus = gpus.into_iter().map(|gpu| own_link_of(gpu, architecture)).collect::<Vec<_>>();
+    let gpus = gpus
+        .into_iter()
+        .map(|gpu| own_link_of(gpu, architecture))
+        .collect::<Vec<_>>();
     Host {
         architecture,
         vendor,
-        environment: environment::Evidence::read(root, fabric, &kernel, &cpuinfo, &dmi).environment(architecture),
+        environment: environment::Evidence::read(root, fabric, &kernel, &cpuinfo, &dmi)
+            .environment(architecture),
         container: environment::is_container(root),
         processors: Processors {
             present: fabric.map(|fabric| fabric.cpus.present),
@@ -55,7 +64,9 @@ pub fn read(
         system: system::read(root, identity),
         passed: fabric.map_or_else(Vec::new, passed),
         mainboard: dmi.mainboard(),
-        lockdown: fabric.and_then(|fabric| fabric.lockdown.clone()).filter(|mode| mode != "none"),
+        lockdown: fabric
+            .and_then(|fabric| fabric.lockdown.clone())
+            .filter(|mode| mode != "none"),
         peers: fabric.map_or_else(Peers::default, |fabric| peers(fabric, &gpus)),
         gpus,
         kernel,
@@ -86,19 +97,36 @@ pub fn peers_of(fabric: &Fabric, known: &BTreeMap<String, Information>) -> Peers
 
 /// Only machines of arm64 have Grace.
 fn own_link_of(gpu: HostGpu, architecture: outcome::platform::Architecture) -> HostGpu {
-    HostGpu { own_link: gpu.own_link && architecture != outcome::platform::Architecture::X86, ..gpu }
+    HostGpu {
+        own_link: gpu.own_link && architecture != outcome::platform::Architecture::X86,
+        ..gpu
+    }
 }
 
 fn kernel(identity: &Identity) -> KernelVersion {
-    let release = identity.kernel.as_deref().map(|release| release.trim().to_owned());
+    let release = identity
+        .kernel
+        .as_deref()
+        .map(|release| release.trim().to_owned());
     let words = cmdline::written(identity.cmdline.as_deref().unwrap_or_default());
-    KernelVersion { version: release.as_deref().and_then(version), release, own: identity.is_own(), words }
+    KernelVersion {
+        version: release.as_deref().and_then(version),
+        release,
+        own: identity.is_own(),
+        words,
+    }
 }
 
 /// The devices besides GPUs that are passed to virtual machines.
 fn passed(fabric: &Fabric) -> Vec<Bdf> {
-    let others = fabric.devices.iter().filter(|device| !fabric.gpus.contains(&device.bdf));
-    others.filter(|device| device.pass_through_driver().is_some()).map(|device| device.bdf).collect()
+    let others = fabric
+        .devices
+        .iter()
+        .filter(|device| !fabric.gpus.contains(&device.bdf));
+    others
+        .filter(|device| device.pass_through_driver().is_some())
+        .map(|device| device.bdf)
+        .collect()
 }
 
 /// `6.12.9-arch1-1` is 6.12.
@@ -119,47 +147,89 @@ mod tests {
     fn a_release_gives_two_numbers() {
         assert_eq!(version("6.12.9-arch1-1"), Some((6, 12)));
         assert_eq!(version("7.0-rc1"), Some((7, 0)));
-        assert_eq!((version("6"), version(""), version("x.1")), (None, None, None));
+        assert_eq!(
+            (version("6"), version(""), version("x.1")),
+            (None, None, None)
+        );
     }
 
     fn host(files: &[(&str, &str)]) -> Host {
         let (_dir, root) = Root::written(files);
         let fabric = sample::fabric(sample::two_gpus());
-        read(&root, Some(&fabric), &identity::read(&root), &BTreeMap::new(), &BTreeMap::new())
+        read(
+            &root,
+            Some(&fabric),
+            &identity::read(&root),
+            &BTreeMap::new(),
+            &BTreeMap::new(),
+        )
     }
 
     #[test]
     fn a_server_is_read_whole() {
         let host = host(&[
-            ("proc/cpuinfo", "processor\t: 0\nvendor_id\t: AuthenticAMD\nflags\t\t: fpu x2apic\n"),
+            (
+                "proc/cpuinfo",
+                "processor\t: 0\nvendor_id\t: AuthenticAMD\nflags\t\t: fpu x2apic\n",
+            ),
             ("proc/sys/kernel/osrelease", "6.8.0-90-generic\n"),
             ("sys/class/dmi/id/sys_vendor", "Supermicro\n"),
             ("etc/os-release", "ID=ubuntu\nID_LIKE=debian\n"),
             ("etc/default/grub", ""),
         ]);
-        assert_eq!((host.architecture, host.vendor), (Architecture::X86, Vendor::Amd));
-        assert_eq!((host.environment, host.container), (Environment::BareMetal, false));
+        assert_eq!(
+            (host.architecture, host.vendor),
+            (Architecture::X86, Vendor::Amd)
+        );
+        assert_eq!(
+            (host.environment, host.container),
+            (Environment::BareMetal, false)
+        );
         assert!(host.kernel.at_least((6, 8)) && !host.kernel.at_least((6, 11)) && !host.kernel.own);
-        assert_eq!(host.system.add_words(&["iommu=pt"]).split(',').nth(1), Some(" run `update-grub` and reboot"));
-        assert_eq!((host.gpus.len(), host.peers.pairs.len(), host.peers.none), (2, 1, None));
+        assert_eq!(
+            host.system.add_words(&["iommu=pt"]).split(',').nth(1),
+            Some(" run `update-grub` and reboot")
+        );
+        assert_eq!(
+            (host.gpus.len(), host.peers.pairs.len(), host.peers.none),
+            (2, 1, None)
+        );
     }
 
     #[test]
     fn a_recording_with_nothing_in_it_is_unknown() {
         let host = host(&[]);
-        assert_eq!((host.architecture, host.vendor), (Architecture::Unknown, Vendor::Unknown));
-        assert_eq!((host.environment, host.system), (Environment::Unknown, System::Unknown));
+        assert_eq!(
+            (host.architecture, host.vendor),
+            (Architecture::Unknown, Vendor::Unknown)
+        );
+        assert_eq!(
+            (host.environment, host.system),
+            (Environment::Unknown, System::Unknown)
+        );
     }
 
     #[test]
     fn a_guest_is_read_whole() {
         let host = host(&[
-            ("proc/cpuinfo", "processor\t: 0\nvendor_id\t: GenuineIntel\nflags\t\t: fpu hypervisor\n"),
+            (
+                "proc/cpuinfo",
+                "processor\t: 0\nvendor_id\t: GenuineIntel\nflags\t\t: fpu hypervisor\n",
+            ),
             ("sys/class/dmi/id/sys_vendor", "QEMU\n"),
-            ("sys/class/dmi/id/product_name", "Standard PC (Q35 + ICH9, 2009)\n"),
+            (
+                "sys/class/dmi/id/product_name",
+                "Standard PC (Q35 + ICH9, 2009)\n",
+            ),
         ]);
-        assert_eq!((host.environment, host.vendor), (Environment::Guest(Hypervisor::Qemu), Vendor::Intel));
-        assert_eq!((host.mainboard, host.has_own_host(), host.is_rented()), (Some(Mainboard::Q35), true, false));
+        assert_eq!(
+            (host.environment, host.vendor),
+            (Environment::Guest(Hypervisor::Qemu), Vendor::Intel)
+        );
+        assert_eq!(
+            (host.mainboard, host.has_own_host(), host.is_rented()),
+            (Some(Mainboard::Q35), true, false)
+        );
     }
 
     #[test]
@@ -169,13 +239,22 @@ mod tests {
             ("sys/class/dmi/id/product_name", "Virtual Machine\n"),
         ];
         let with = |file: &[(&'static str, &'static str)]| host(&[&names, file].concat());
-        let tag = with(&[("sys/class/dmi/id/chassis_asset_tag", "7783-7084-3265-9085-8269-3286-77\n")]);
+        let tag = with(&[(
+            "sys/class/dmi/id/chassis_asset_tag",
+            "7783-7084-3265-9085-8269-3286-77\n",
+        )]);
         let kernel = with(&[("proc/sys/kernel/osrelease", "6.8.0-1030-azure\n")]);
         for azure in [tag, kernel] {
-            assert_eq!((azure.environment, azure.is_rented()), (Environment::Guest(Hypervisor::Azure), true));
+            assert_eq!(
+                (azure.environment, azure.is_rented()),
+                (Environment::Guest(Hypervisor::Azure), true)
+            );
         }
         let own = with(&[]);
-        assert_eq!((own.environment, own.has_own_host()), (Environment::Guest(Hypervisor::HyperV), true));
+        assert_eq!(
+            (own.environment, own.has_own_host()),
+            (Environment::Guest(Hypervisor::HyperV), true)
+        );
     }
 
     #[test]

@@ -42,7 +42,10 @@ pub(super) fn read(root: &Root, identity: &Identity) -> System {
     }
     let release = identity.kernel.as_deref().unwrap_or_default();
     let files = ["etc/os-release", "usr/lib/os-release"];
-    let listed = files.iter().find_map(|file| root.text(file).ok()).map(|text| distribution(&text));
+    let listed = files
+        .iter()
+        .find_map(|file| root.text(file).ok())
+        .map(|text| distribution(&text));
     let distribution = listed.or_else(|| of_release(release)).unwrap_or_default();
     let loader = boot_loader(distribution, Traces::read(root, identity));
     match (distribution, loader) {
@@ -56,8 +59,15 @@ impl Traces {
         let release = identity.kernel.as_deref().unwrap_or_default();
         let words = words(identity.cmdline.as_deref().unwrap_or_default());
         let begins = |key: &str, beginnings: &[&str]| {
-            let value = words.iter().find(|word| word.key == key).and_then(|word| word.value.as_deref());
-            value.is_some_and(|value| beginnings.iter().any(|beginning| value.starts_with(beginning)))
+            let value = words
+                .iter()
+                .find(|word| word.key == key)
+                .and_then(|word| word.value.as_deref());
+            value.is_some_and(|value| {
+                beginnings
+                    .iter()
+                    .any(|beginning| value.starts_with(beginning))
+            })
         };
         // An unreadable folder, as the EFI partition is without root, shows nothing.
         let any = |paths: &[&str]| paths.iter().any(|path| root.exists(path).unwrap_or(false));
@@ -86,8 +96,12 @@ impl Traces {
 /// The family, by `ID` and `ID_LIKE` of /etc/os-release.
 fn distribution(os_release: &str) -> Distribution {
     let value = |key: &str| {
-        let line = os_release.lines().find_map(|line| line.trim().strip_prefix(key)?.strip_prefix('='));
-        line.unwrap_or_default().trim_matches(['"', '\'']).to_lowercase()
+        let line = os_release
+            .lines()
+            .find_map(|line| line.trim().strip_prefix(key)?.strip_prefix('='));
+        line.unwrap_or_default()
+            .trim_matches(['"', '\''])
+            .to_lowercase()
     };
     let names = format!("{} {}", value("ID"), value("ID_LIKE"));
     let family = |name: &str| match name {
@@ -101,20 +115,32 @@ fn distribution(os_release: &str) -> Distribution {
         name if name.starts_with("opensuse-") => Some(Distribution::Suse),
         _ => None,
     };
-    names.split_whitespace().find_map(family).unwrap_or(Distribution::Other)
+    names
+        .split_whitespace()
+        .find_map(family)
+        .unwrap_or(Distribution::Other)
 }
 
 /// The family, by the form of its kernels' releases.
 fn of_release(release: &str) -> Option<Distribution> {
     let fedora = |part: &str| {
-        ["fc", "el", "amzn"]
-            .iter()
-            .any(|name| part.strip_prefix(name).is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit())))
+        ["fc", "el", "amzn"].iter().any(|name| {
+            part.strip_prefix(name)
+                .is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
+        })
     };
     let ends = |endings: &[&str]| endings.iter().any(|ending| release.ends_with(ending));
     match () {
         () if release.split(['.', '_']).any(fedora) => Some(Distribution::Fedora),
-        () if ends(&["-generic", "-amd64", "-arm64", "-pve", "-lowlatency", "-generic-64k"]) => {
+        () if ends(&[
+            "-generic",
+            "-amd64",
+            "-arm64",
+            "-pve",
+            "-lowlatency",
+            "-generic-64k",
+        ]) =>
+        {
             Some(Distribution::Debian)
         }
         () if release.contains("-arch") => Some(Distribution::Arch),
@@ -134,10 +160,16 @@ fn boot_loader(distribution: Distribution, traces: Traces) -> BootLoader {
         () if traces.kernelstub => BootLoader::Kernelstub,
         () if traces.proxmox_initrd => BootLoader::Proxmox,
         // A word of the running kernel says more than files, which may be there for both.
-        () if traces.boot_image && traces.grub && !traces.extlinux && !fedora && !traces.grubby => BootLoader::Grub,
-        () if traces.proxmox_partitions && (traces.kernel_cmdline || !traces.grub) => BootLoader::Proxmox,
+        () if traces.boot_image && traces.grub && !traces.extlinux && !fedora && !traces.grubby => {
+            BootLoader::Grub
+        }
+        () if traces.proxmox_partitions && (traces.kernel_cmdline || !traces.grub) => {
+            BootLoader::Proxmox
+        }
         () if traces.proxmox_kernel && traces.kernel_cmdline => BootLoader::Proxmox,
-        () if fedora && !(traces.kernel_cmdline && traces.loader && !traces.grub) => BootLoader::Grubby,
+        () if fedora && !(traces.kernel_cmdline && traces.loader && !traces.grub) => {
+            BootLoader::Grubby
+        }
         () if traces.grubby && traces.entries && traces.grub => BootLoader::Grubby,
         () if traces.kernel_cmdline && systemd_boot => BootLoader::KernelCmdline,
         () if traces.grub && !(traces.loader && traces.entries) => BootLoader::Grub,
@@ -163,8 +195,14 @@ mod tests {
             ("NAME=x\nID=debian\n", Distribution::Debian),
             ("ID=ubuntu\nID_LIKE=debian\n", Distribution::Debian),
             ("ID=bazzite\nID_LIKE=\"fedora\"\n", Distribution::Fedora),
-            ("ID=\"rocky\"\nID_LIKE=\"rhel centos fedora\"\n", Distribution::Fedora),
-            ("ID=\"opensuse-tumbleweed\"\nID_LIKE=\"opensuse suse\"\n", Distribution::Suse),
+            (
+                "ID=\"rocky\"\nID_LIKE=\"rhel centos fedora\"\n",
+                Distribution::Fedora,
+            ),
+            (
+                "ID=\"opensuse-tumbleweed\"\nID_LIKE=\"opensuse suse\"\n",
+                Distribution::Suse,
+            ),
             ("ID=cachyos\nID_LIKE=arch\n", Distribution::Arch),
             ("ID=nixos\n", Distribution::NixOs),
             ("ID=gentoo\n", Distribution::Other),
@@ -196,47 +234,137 @@ mod tests {
         use Distribution as D;
         let of = |files: &[&str], id: &str, release: &str| {
             let os = format!("ID={id}\n");
-            let mut all = vec![("etc/os-release", os.as_str()), ("proc/sys/kernel/osrelease", release)];
+            let mut all = vec![
+                ("etc/os-release", os.as_str()),
+                ("proc/sys/kernel/osrelease", release),
+            ];
             all.extend(files.iter().map(|file| (*file, "")));
             system(&all)
         };
         for (files, id, release, expected) in [
-            (&["etc/default/grub"][..], "ubuntu", "6.8.0-90-generic", (D::Debian, Grub)),
-            (&["etc/default/grub"], "arch", "6.12.9-arch1-1", (D::Arch, Grub)),
-            (&["etc/default/grub", "boot/loader/entries/x.conf"], "fedora", "6.14.0", (D::Fedora, Grubby)),
-            (&["etc/default/grub", "etc/kernel/cmdline"], "fedora", "6.14.0", (D::Fedora, Grubby)),
-            (&["etc/kernel/cmdline", "boot/efi/loader/loader.conf"], "fedora", "6.14.0", (D::Fedora, KernelCmdline)),
-            (&["etc/kernel/cmdline"], "arch", "6.12.9-arch1-1", (D::Arch, KernelCmdline)),
             (
-                &["etc/kernel/cmdline", "efi/loader/loader.conf", "etc/default/grub"],
+                &["etc/default/grub"][..],
+                "ubuntu",
+                "6.8.0-90-generic",
+                (D::Debian, Grub),
+            ),
+            (
+                &["etc/default/grub"],
+                "arch",
+                "6.12.9-arch1-1",
+                (D::Arch, Grub),
+            ),
+            (
+                &["etc/default/grub", "boot/loader/entries/x.conf"],
+                "fedora",
+                "6.14.0",
+                (D::Fedora, Grubby),
+            ),
+            (
+                &["etc/default/grub", "etc/kernel/cmdline"],
+                "fedora",
+                "6.14.0",
+                (D::Fedora, Grubby),
+            ),
+            (
+                &["etc/kernel/cmdline", "boot/efi/loader/loader.conf"],
+                "fedora",
+                "6.14.0",
+                (D::Fedora, KernelCmdline),
+            ),
+            (
+                &["etc/kernel/cmdline"],
+                "arch",
+                "6.12.9-arch1-1",
+                (D::Arch, KernelCmdline),
+            ),
+            (
+                &[
+                    "etc/kernel/cmdline",
+                    "efi/loader/loader.conf",
+                    "etc/default/grub",
+                ],
                 "debian",
                 "6.12.9",
                 (D::Debian, KernelCmdline),
             ),
-            (&["boot/loader/loader.conf", "boot/loader/entries/a.conf"], "arch", "6.12.9", (D::Arch, LoaderEntries)),
-            (&["run/ostree-booted", "etc/default/grub"], "fedora", "6.14.0", (D::Fedora, RpmOstree)),
             (
-                &["etc/kernel/proxmox-boot-uuids", "etc/kernel/cmdline", "etc/default/grub"],
+                &["boot/loader/loader.conf", "boot/loader/entries/a.conf"],
+                "arch",
+                "6.12.9",
+                (D::Arch, LoaderEntries),
+            ),
+            (
+                &["run/ostree-booted", "etc/default/grub"],
+                "fedora",
+                "6.14.0",
+                (D::Fedora, RpmOstree),
+            ),
+            (
+                &[
+                    "etc/kernel/proxmox-boot-uuids",
+                    "etc/kernel/cmdline",
+                    "etc/default/grub",
+                ],
                 "debian",
                 "6.8.12-4-pve",
                 (D::Debian, Proxmox),
             ),
-            (&["etc/kernel/cmdline", "etc/default/grub"], "debian", "6.8.12-4-pve", (D::Debian, Proxmox)),
-            (&["etc/default/grub"], "debian", "6.8.12-4-pve", (D::Debian, Grub)),
-            (&["etc/kernelstub/configuration", "boot/efi/loader/loader.conf"], "pop", "6.9.3", (D::Debian, Kernelstub)),
-            (&["etc/NIXOS", "boot/loader/loader.conf"], "nixos", "6.12.9", (D::NixOs, NixOs)),
-            (&["boot/extlinux/extlinux.conf"], "ubuntu", "5.15.136-tegra", (D::Debian, Extlinux)),
+            (
+                &["etc/kernel/cmdline", "etc/default/grub"],
+                "debian",
+                "6.8.12-4-pve",
+                (D::Debian, Proxmox),
+            ),
+            (
+                &["etc/default/grub"],
+                "debian",
+                "6.8.12-4-pve",
+                (D::Debian, Grub),
+            ),
+            (
+                &[
+                    "etc/kernelstub/configuration",
+                    "boot/efi/loader/loader.conf",
+                ],
+                "pop",
+                "6.9.3",
+                (D::Debian, Kernelstub),
+            ),
+            (
+                &["etc/NIXOS", "boot/loader/loader.conf"],
+                "nixos",
+                "6.12.9",
+                (D::NixOs, NixOs),
+            ),
+            (
+                &["boot/extlinux/extlinux.conf"],
+                "ubuntu",
+                "5.15.136-tegra",
+                (D::Debian, Extlinux),
+            ),
             (&[], "gentoo", "6.12.9", (D::Other, Unknown)),
         ] {
-            assert_eq!(of(files, id, release), System::Installed(expected.0, expected.1), "{files:?} {id}");
+            assert_eq!(
+                of(files, id, release),
+                System::Installed(expected.0, expected.1),
+                "{files:?} {id}"
+            );
         }
     }
 
     #[test]
     fn the_running_kernels_line_decides_between_two_loaders_with_files() {
         let of = |line: &str| {
-            let files = ["etc/kernel/proxmox-boot-uuids", "etc/kernel/cmdline", "etc/default/grub"];
-            let mut all = vec![("etc/os-release", "ID=debian\n"), ("proc/sys/kernel/osrelease", "6.8.12-4-pve")];
+            let files = [
+                "etc/kernel/proxmox-boot-uuids",
+                "etc/kernel/cmdline",
+                "etc/default/grub",
+            ];
+            let mut all = vec![
+                ("etc/os-release", "ID=debian\n"),
+                ("proc/sys/kernel/osrelease", "6.8.12-4-pve"),
+            ];
             all.extend(files.iter().map(|file| (*file, "")));
             all.push(("proc/cmdline", line));
             system(&all)
@@ -246,15 +374,24 @@ mod tests {
             of("BOOT_IMAGE=/ROOT/pve-1@/boot/vmlinuz-6.8.12-4-pve root=ZFS=/ROOT/pve-1"),
             installed(BootLoader::Grub)
         );
-        assert_eq!(of("initrd=\\EFI\\proxmox\\6.8.12-4-pve\\initrd.img root=ZFS=x"), installed(BootLoader::Proxmox));
+        assert_eq!(
+            of("initrd=\\EFI\\proxmox\\6.8.12-4-pve\\initrd.img root=ZFS=x"),
+            installed(BootLoader::Proxmox)
+        );
         assert_eq!(of("root=ZFS=x"), installed(BootLoader::Proxmox));
     }
 
     #[test]
     fn our_own_kernel_is_the_appliance_and_nothing_at_all_is_unknown() {
-        assert_eq!(system(&[("proc/sys/kernel/osrelease", "6.12.107-firstlight")]), System::Appliance);
+        assert_eq!(
+            system(&[("proc/sys/kernel/osrelease", "6.12.107-firstlight")]),
+            System::Appliance
+        );
         assert_eq!(system(&[]), System::Unknown);
         let grub = [("etc/default/grub", "")];
-        assert_eq!(system(&grub), System::Installed(Distribution::Unknown, BootLoader::Grub));
+        assert_eq!(
+            system(&grub),
+            System::Installed(Distribution::Unknown, BootLoader::Grub)
+        );
     }
 }

@@ -55,31 +55,63 @@ const ERRORS: [&str; 12] = [
 ///
 /// # Errors
 /// The first counter that exists but cannot be read, with its name.
-pub fn read_counters(root: &Root, device: &str, port: u32, interface: Option<&str>) -> Result<RdmaCounters, String> {
+pub fn read_counters(
+    root: &Root,
+    device: &str,
+    port: u32,
+    interface: Option<&str>,
+) -> Result<RdmaCounters, String> {
     let folder = format!("{CLASS}/{device}/ports/{port}");
     let mut errors = Vec::new();
     for name in ERRORS {
         let short = name.rsplit('/').next().unwrap_or(name);
-        errors.extend(number(root, &format!("{folder}/{name}"))?.map(|count| (short.to_owned(), count)));
+        errors.extend(
+            number(root, &format!("{folder}/{name}"))?.map(|count| (short.to_owned(), count)),
+        );
     }
-    Ok(RdmaCounters { bytes: bytes(root, device, &folder, interface)?, errors })
+    Ok(RdmaCounters {
+        bytes: bytes(root, device, &folder, interface)?,
+        errors,
+    })
 }
 
-fn bytes(root: &Root, device: &str, folder: &str, interface: Option<&str>) -> Result<Option<Bytes>, String> {
+fn bytes(
+    root: &Root,
+    device: &str,
+    folder: &str,
+    interface: Option<&str>,
+) -> Result<Option<Bytes>, String> {
     for (sent, received, each) in BYTES {
         let of = |name: &str| number(root, &format!("{folder}/{name}"));
         if let (Some(sent), Some(received)) = (of(sent)?, of(received)?) {
             let (sent, received) = (sent.saturating_mul(each), received.saturating_mul(each));
-            return Ok(Some(Bytes { sent, received, hardware: true }));
+            return Ok(Some(Bytes {
+                sent,
+                received,
+                hardware: true,
+            }));
         }
     }
     // An RDMA device on a card has the link `device`; a software device does not.
-    let Some(interface) = interface.filter(|_| !root.exists(format!("{CLASS}/{device}/device")).unwrap_or(true)) else {
+    let Some(interface) = interface.filter(|_| {
+        !root
+            .exists(format!("{CLASS}/{device}/device"))
+            .unwrap_or(true)
+    }) else {
         return Ok(None);
     };
-    let of = |name: &str| number(root, &format!("sys/class/net/{interface}/statistics/{name}"));
+    let of = |name: &str| {
+        number(
+            root,
+            &format!("sys/class/net/{interface}/statistics/{name}"),
+        )
+    };
     let both = of("tx_bytes")?.zip(of("rx_bytes")?);
-    Ok(both.map(|(sent, received)| Bytes { sent, received, hardware: false }))
+    Ok(both.map(|(sent, received)| Bytes {
+        sent,
+        received,
+        hardware: false,
+    }))
 }
 
 /// A counter; `None` where there is none. The kernel also shows counters that a card does not support.
@@ -88,7 +120,11 @@ fn number(root: &Root, file: &str) -> Result<Option<u64>, String> {
         Err(e) if matches!(e.raw_os_error(), Some(NOT_SUPPORTED | INVALID)) => None,
         read => absent_is_none(read).map_err(|e| format!("/{file}: {e}"))?,
     };
-    let parse = |text: String| text.trim().parse().map_err(|_| format!("/{file}: read {text:?}, which is no number"));
+    let parse = |text: String| {
+        text.trim()
+            .parse()
+            .map_err(|_| format!("/{file}: read {text:?}, which is no number"))
+    };
     text.map(parse).transpose()
 }
 
@@ -100,7 +136,13 @@ impl RdmaCounters {
     /// The errors that were counted since `before`: name, earlier count, present count.
     #[must_use]
     pub fn grown<'a>(&'a self, before: &'a Self) -> Vec<(&'a str, u64, u64)> {
-        let old = |name: &str| before.errors.iter().find(|(other, _)| other == name).map(|(_, count)| *count);
+        let old = |name: &str| {
+            before
+                .errors
+                .iter()
+                .find(|(other, _)| other == name)
+                .map(|(_, count)| *count)
+        };
         let grown = |(name, now): &'a (String, u64)| {
             let then = old(name)?;
             (*now > then).then_some((name.as_str(), then, *now))
@@ -113,7 +155,10 @@ impl Bytes {
     /// Bytes of both directions since `before`.
     #[must_use]
     pub const fn since(&self, before: &Self) -> (u64, u64) {
-        (self.sent.saturating_sub(before.sent), self.received.saturating_sub(before.received))
+        (
+            self.sent.saturating_sub(before.sent),
+            self.received.saturating_sub(before.received),
+        )
     }
 }
 
@@ -134,21 +179,35 @@ mod tests {
 
     fn bytes_of(files: &[(&str, &str)]) -> Option<(u64, u64, bool)> {
         let mut found = None;
-        with(files, |root| found = read_counters(root, "c0", 1, Some("eth0")).unwrap().bytes);
+        with(files, |root| {
+            found = read_counters(root, "c0", 1, Some("eth0")).unwrap().bytes;
+        });
         found.map(|bytes| (bytes.sent, bytes.received, bytes.hardware))
     }
 
     #[test]
     fn infinibands_counters_are_in_words_and_come_first() {
         let port = "infiniband/c0/ports/1";
-        let words =
-            [(format!("{port}/counters/port_xmit_data"), "10"), (format!("{port}/counters/port_rcv_data"), "3")];
-        let octets = [(format!("{port}/hw_counters/tx_bytes"), "7"), (format!("{port}/hw_counters/rx_bytes"), "8")];
-        let of_interface =
-            [("net/eth0/statistics/tx_bytes".to_owned(), "5"), ("net/eth0/statistics/rx_bytes".to_owned(), "6")];
+        let words = [
+            (format!("{port}/counters/port_xmit_data"), "10"),
+            (format!("{port}/counters/port_rcv_data"), "3"),
+        ];
+        let octets = [
+            (format!("{port}/hw_counters/tx_bytes"), "7"),
+            (format!("{port}/hw_counters/rx_bytes"), "8"),
+        ];
+        let of_interface = [
+            ("net/eth0/statistics/tx_bytes".to_owned(), "5"),
+            ("net/eth0/statistics/rx_bytes".to_owned(), "6"),
+        ];
         let all = |lists: &[&[(String, &'static str)]]| {
             let files: Vec<_> = lists.concat();
-            bytes_of(&files.iter().map(|(path, text)| (path.as_str(), *text)).collect::<Vec<_>>())
+            bytes_of(
+                &files
+                    .iter()
+                    .map(|(path, text)| (path.as_str(), *text))
+                    .collect::<Vec<_>>(),
+            )
         };
         assert_eq!(all(&[&words, &octets, &of_interface]), Some((40, 12, true)));
         assert_eq!(all(&[&octets, &of_interface]), Some((7, 8, true)));
@@ -164,12 +223,16 @@ mod tests {
         let file = "infiniband/c0/ports/1/counters/symbol_error";
         let read = |count: &str| {
             let mut read = Err(String::new());
-            with(&[(file, count)], |root| read = read_counters(root, "c0", 1, None));
+            with(&[(file, count)], |root| {
+                read = read_counters(root, "c0", 1, None);
+            });
             read
         };
         let (before, after) = (read("5").unwrap(), read("12").unwrap());
         assert_eq!(after.grown(&before), [("symbol_error", 5, 12)]);
-        assert!(before.grown(&after).is_empty() && after.grown(&RdmaCounters::default()).is_empty());
+        assert!(
+            before.grown(&after).is_empty() && after.grown(&RdmaCounters::default()).is_empty()
+        );
         assert!(read("many").unwrap_err().contains(file));
     }
 }

@@ -146,7 +146,11 @@ impl Port {
             _ => true,
         };
         let fits = |gid: &&Gid| gid.kind == "RoCE v2" && gid.ipv4.is_some();
-        self.gids.iter().filter(own).find(fits).or_else(|| self.gids.iter().find(fits))
+        self.gids
+            .iter()
+            .filter(own)
+            .find(fits)
+            .or_else(|| self.gids.iter().find(fits))
     }
 }
 
@@ -155,9 +159,13 @@ impl Hca {
     pub fn ibdev2netdev(&self) -> impl Iterator<Item = String> {
         self.ports.iter().filter_map(|port| {
             let netdev = port.netdev.as_ref()?;
-            let up = netdev.operstate == "up" || (netdev.operstate == "unknown" && netdev.carrier == Some(true));
+            let up = netdev.operstate == "up"
+                || (netdev.operstate == "unknown" && netdev.carrier == Some(true));
             let state = if up { "Up" } else { "Down" };
-            Some(format!("{} port {} ==> {} ({state})", self.name, port.number, netdev.name))
+            Some(format!(
+                "{} port {} ==> {} ({state})",
+                self.name, port.number, netdev.name
+            ))
         })
     }
 }

@@ -13,20 +13,33 @@ pub(super) const CLASS: &str = "sys/class/infiniband";
 /// # Errors
 /// The first file that cannot be read or is invalid, with its name.
 pub fn read<'a>(root: &Root, names: impl Iterator<Item = &'a str>) -> Result<Vec<Hca>, String> {
-    names.map(|name| Ok(Hca { name: name.to_owned(), ports: ports(root, name)? })).collect()
+    names
+        .map(|name| {
+            Ok(Hca {
+                name: name.to_owned(),
+                ports: ports(root, name)?,
+            })
+        })
+        .collect()
 }
 
 fn ports(root: &Root, hca: &str) -> Result<Vec<Port>, String> {
     let folder = format!("{CLASS}/{hca}/ports");
     let mut numbers = numbers(root, &folder)?;
     numbers.sort_unstable();
-    numbers.into_iter().map(|number| port(root, hca, number)).collect()
+    numbers
+        .into_iter()
+        .map(|number| port(root, hca, number))
+        .collect()
 }
 
 /// The names in a folder that are numbers.
 fn numbers(root: &Root, folder: &str) -> Result<Vec<u32>, String> {
     let names = root.names(folder).map_err(|e| format!("/{folder}: {e}"))?;
-    Ok(names.iter().filter_map(|n| n.to_str()?.parse().ok()).collect())
+    Ok(names
+        .iter()
+        .filter_map(|n| n.to_str()?.parse().ok())
+        .collect())
 }
 
 fn port(root: &Root, hca: &str, number: u32) -> Result<Port, String> {
@@ -36,7 +49,9 @@ fn port(root: &Root, hca: &str, number: u32) -> Result<Port, String> {
         number,
         state: parsed(root, &format!("{folder}/state"), text::state)?,
         physical: parsed(root, &format!("{folder}/phys_state"), text::physical)?,
-        layer: parsed(root, &format!("{folder}/link_layer"), |t| Some(t.to_owned()))?,
+        layer: parsed(root, &format!("{folder}/link_layer"), |t| {
+            Some(t.to_owned())
+        })?,
         rate: parsed(root, &format!("{folder}/rate"), text::rate)?,
         netdev: netdev(root, hca, number, &gids)?,
         gids,
@@ -66,7 +81,12 @@ fn gid(root: &Root, port: &str, index: u32, address: Ipv6Addr) -> Result<Option<
         return Ok(None);
     };
     let netdev = optional_text(root, &format!("{port}/gid_attrs/ndevs/{index}"))?;
-    Ok(Some(Gid { index, kind, ipv4: text::ipv4(address), netdev }))
+    Ok(Some(Gid {
+        index,
+        kind,
+        ipv4: text::ipv4(address),
+        netdev,
+    }))
 }
 
 /// A file that may have no value, for an empty slot or a disabled link: the kernel then returns EINVAL, and a
@@ -109,8 +129,15 @@ fn interface(root: &Root, name: String) -> Result<Netdev, String> {
     let carrier = optional_text(root, &format!("{folder}/carrier"))?.map(|t| t == "1");
     // -1 and 4294967295 mean unknown.
     let known = |mbit_s: &u64| (1..u64::from(u32::MAX)).contains(mbit_s);
-    let mbit_s = optional_text(root, &format!("{folder}/speed"))?.and_then(|t| t.parse().ok()).filter(known);
-    Ok(Netdev { name, operstate, carrier, mbit_s })
+    let mbit_s = optional_text(root, &format!("{folder}/speed"))?
+        .and_then(|t| t.parse().ok())
+        .filter(known);
+    Ok(Netdev {
+        name,
+        operstate,
+        carrier,
+        mbit_s,
+    })
 }
 
 #[cfg(test)]
@@ -146,12 +173,36 @@ mod tests {
             ("gids/2", ipv4),
             ("gids/10", ipv4),
         ];
-        files.extend([("gid_attrs/types/0", "RoCE v2"), ("gid_attrs/ndevs/0", "eth0")]);
-        files.extend([("gid_attrs/types/2", "IB/RoCE v1"), ("gid_attrs/ndevs/2", "eth0")]);
-        files.extend([("gid_attrs/types/10", "RoCE v2"), ("gid_attrs/ndevs/10", "eth0")]);
-        let files: Vec<_> = files.iter().map(|(name, text)| (format!("{at}/{name}"), *text)).collect();
-        write(dir.path(), &files.iter().map(|(name, text)| (name.as_str(), *text)).collect::<Vec<_>>());
-        write(dir.path(), &[("sys/class/net/eth0/operstate", "up"), ("sys/class/net/eth0/carrier", "1")]);
+        files.extend([
+            ("gid_attrs/types/0", "RoCE v2"),
+            ("gid_attrs/ndevs/0", "eth0"),
+        ]);
+        files.extend([
+            ("gid_attrs/types/2", "IB/RoCE v1"),
+            ("gid_attrs/ndevs/2", "eth0"),
+        ]);
+        files.extend([
+            ("gid_attrs/types/10", "RoCE v2"),
+            ("gid_attrs/ndevs/10", "eth0"),
+        ]);
+        let files: Vec<_> = files
+            .iter()
+            .map(|(name, text)| (format!("{at}/{name}"), *text))
+            .collect();
+        write(
+            dir.path(),
+            &files
+                .iter()
+                .map(|(name, text)| (name.as_str(), *text))
+                .collect::<Vec<_>>(),
+        );
+        write(
+            dir.path(),
+            &[
+                ("sys/class/net/eth0/operstate", "up"),
+                ("sys/class/net/eth0/carrier", "1"),
+            ],
+        );
         write(dir.path(), &[("sys/class/net/eth0/speed", "-1")]);
         dir
     }
@@ -166,10 +217,16 @@ mod tests {
         let hca = only(dir.path()).unwrap();
         let port = &hca.ports[0];
         let gid = port.roce_v2_ipv4().unwrap();
-        assert_eq!((gid.index, gid.ipv4), (10, Some(Ipv4Addr::new(169, 254, 10, 1))));
+        assert_eq!(
+            (gid.index, gid.ipv4),
+            (10, Some(Ipv4Addr::new(169, 254, 10, 1)))
+        );
         assert_eq!(port.gids.len(), 3, "an empty slot is not an address");
         assert_eq!(port.netdev.as_ref().unwrap().mbit_s, None);
-        assert_eq!(hca.ibdev2netdev().collect::<Vec<_>>(), ["rxe0 port 1 ==> eth0 (Up)"]);
+        assert_eq!(
+            hca.ibdev2netdev().collect::<Vec<_>>(),
+            ["rxe0 port 1 ==> eth0 (Up)"]
+        );
     }
 
     #[test]
@@ -177,13 +234,19 @@ mod tests {
         let dir = moved();
         write(
             dir.path(),
-            &[("sys/class/infiniband/rxe0/ports/1/state", "1: DOWN"), ("sys/class/net/eth0/operstate", "down")],
+            &[
+                ("sys/class/infiniband/rxe0/ports/1/state", "1: DOWN"),
+                ("sys/class/net/eth0/operstate", "down"),
+            ],
         );
         let hca = only(dir.path()).unwrap();
         let port = &hca.ports[0];
         assert_eq!((port.state, port.is_active()), (PortState::Down, false));
         assert!(port.roce_v2_ipv4().is_some());
-        assert_eq!(hca.ibdev2netdev().collect::<Vec<_>>(), ["rxe0 port 1 ==> eth0 (Down)"]);
+        assert_eq!(
+            hca.ibdev2netdev().collect::<Vec<_>>(),
+            ["rxe0 port 1 ==> eth0 (Down)"]
+        );
     }
 
     #[test]
@@ -198,7 +261,11 @@ mod tests {
             write(dir.path(), &[(&path, good.trim())]);
         }
         fs::remove_file(dir.path().join("sys/class/infiniband/rxe0/ports/1/state")).unwrap();
-        assert!(only(dir.path()).unwrap_err().contains("/ports/1/state: No such file"));
+        assert!(
+            only(dir.path())
+                .unwrap_err()
+                .contains("/ports/1/state: No such file")
+        );
         fs::remove_dir_all(dir.path().join("sys/class/infiniband/rxe0")).unwrap();
         assert!(only(dir.path()).is_err());
     }

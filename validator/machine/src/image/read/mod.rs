@@ -49,7 +49,10 @@ fn unreadable(path: &str) -> impl FnOnce(io::Error) -> ExamineError {
 }
 
 fn invalid(path: &str, why: &(impl ToString + ?Sized)) -> ExamineError {
-    ExamineError::Invalid { path: path.to_owned(), why: shown(&why.to_string()) }
+    ExamineError::Invalid {
+        path: path.to_owned(),
+        why: shown(&why.to_string()),
+    }
 }
 
 /// Checks the image in `root`; `None` if it is not a firstlight image.
@@ -57,10 +60,13 @@ fn invalid(path: &str, why: &(impl ToString + ?Sized)) -> ExamineError {
 /// # Errors
 /// See [`ExamineError`]: the image then counts as not golden.
 pub fn examine(root: &Root) -> Result<Option<Examined>, ExamineError> {
-    let Some(bytes) = absent_is_none(root.read(IDENTITY_FILE)).map_err(unreadable(IDENTITY_FILE))? else {
+    let Some(bytes) =
+        absent_is_none(root.read(IDENTITY_FILE)).map_err(unreadable(IDENTITY_FILE))?
+    else {
         return Ok(None);
     };
-    let appliance: Appliance = serde_json::from_slice(&bytes).map_err(|e| invalid(IDENTITY_FILE, &e))?;
+    let appliance: Appliance =
+        serde_json::from_slice(&bytes).map_err(|e| invalid(IDENTITY_FILE, &e))?;
     let Some(manifest) = appliance.manifest_sha256.clone() else {
         return Err(invalid(IDENTITY_FILE, "names no manifest_sha256"));
     };
@@ -86,11 +92,21 @@ pub fn examine(root: &Root) -> Result<Option<Examined>, ExamineError> {
         Ok(sum)
     });
     differences.extend(found.map_err(|(path, why)| unreadable(&path)(why))?);
-    Ok(Some(Examined { appliance, listed, bytes, driver, differences }))
+    Ok(Some(Examined {
+        appliance,
+        listed,
+        bytes,
+        driver,
+        differences,
+    }))
 }
 
 /// The list, which must have the hash that the image names.
-fn listed(root: &Root, manifest: &str, differences: &mut Vec<Difference>) -> Result<FileList, ExamineError> {
+fn listed(
+    root: &Root,
+    manifest: &str,
+    differences: &mut Vec<Difference>,
+) -> Result<FileList, ExamineError> {
     let mut text = Vec::new();
     let mut sum = Sha256::new();
     root.stream(LIST, |piece| {
@@ -101,7 +117,10 @@ fn listed(root: &Root, manifest: &str, differences: &mut Vec<Difference>) -> Res
     })
     .map_err(unreadable(LIST))?;
     if text.len() > LARGEST_LIST {
-        return Err(invalid(LIST, &format!("is larger than {LARGEST_LIST} bytes")));
+        return Err(invalid(
+            LIST,
+            &format!("is larger than {LARGEST_LIST} bytes"),
+        ));
     }
     let sum = hex(&sum.finalize());
     if sum != manifest {
@@ -113,7 +132,12 @@ fn listed(root: &Root, manifest: &str, differences: &mut Vec<Difference>) -> Res
 
 /// Everything below a folder of the image except files made at run time. A folder's path has no trailing
 /// slash, so the root's is empty.
-fn walk(root: &Root, folder: &Path, depth: usize, tree: &mut FoundFiles) -> Result<(), ExamineError> {
+fn walk(
+    root: &Root,
+    folder: &Path,
+    depth: usize,
+    tree: &mut FoundFiles,
+) -> Result<(), ExamineError> {
     let shown = format!("/{}", folder.display());
     if depth > DEEPEST || tree.len() > MOST {
         return Err(invalid(&shown, "more files or folders than an image has"));
@@ -122,14 +146,22 @@ fn walk(root: &Root, folder: &Path, depth: usize, tree: &mut FoundFiles) -> Resu
         let place = folder.join(&name);
         let path = format!("/{}", place.display());
         let slash = if kind.is_dir() { "/" } else { "" };
-        if MADE_HERE.iter().any(|(made, _)| made.strip_suffix(slash) == Some(&path)) {
+        if MADE_HERE
+            .iter()
+            .any(|(made, _)| made.strip_suffix(slash) == Some(&path))
+        {
             continue;
         }
         let found = if kind.is_dir() {
             walk(root, &place, depth + 1, tree)?;
             continue;
         } else if kind.is_symlink() {
-            FoundObject::Link(root.link(&place).map_err(unreadable(&path))?.display().to_string())
+            FoundObject::Link(
+                root.link(&place)
+                    .map_err(unreadable(&path))?
+                    .display()
+                    .to_string(),
+            )
         } else if kind.is_file() {
             FoundObject::File
         } else {
@@ -148,12 +180,20 @@ fn mounted(root: &Root) -> Result<DriverMounts, ExamineError> {
         }
         text => text.map_err(unreadable(MOUNTS))?,
     };
-    let mounts = driver::mounts(&text).map_err(|line| invalid(MOUNTS, &format!("not understood: {line}")))?;
-    let Some(first) = mounts.first() else { return Ok(DriverMounts::default()) };
+    let mounts = driver::mounts(&text)
+        .map_err(|line| invalid(MOUNTS, &format!("not understood: {line}")))?;
+    let Some(first) = mounts.first() else {
+        return Ok(DriverMounts::default());
+    };
     let (major, minor) = first.device;
-    let device = absent_is_none(root.file_system(driver::MOUNT_POINT)).map_err(unreadable(driver::MOUNT_POINT))?;
+    let device = absent_is_none(root.file_system(driver::MOUNT_POINT))
+        .map_err(unreadable(driver::MOUNT_POINT))?;
     let backing = backing(root, &format!("/sys/dev/block/{major}:{minor}/loop"))?;
-    Ok(DriverMounts { mounts, device, backing })
+    Ok(DriverMounts {
+        mounts,
+        device,
+        backing,
+    })
 }
 
 /// The file behind a loop device, with the device's offset and size in it (0: all).
@@ -164,7 +204,11 @@ fn backing(root: &Root, device: &str) -> Result<Option<(String, u64, u64)>, Exam
     if !root.exists(device).map_err(unreadable(device))? {
         return Ok(None);
     }
-    Ok(Some((text("backing_file")?, number("offset")?, number("sizelimit")?)))
+    Ok(Some((
+        text("backing_file")?,
+        number("offset")?,
+        number("sizelimit")?,
+    )))
 }
 
 fn sha256(root: &Root, path: &str) -> io::Result<(String, u64)> {

@@ -20,13 +20,16 @@ const CLIQUE_AT: u16 = 6;
 /// The clique, 0 to 15; `None` if no capability of the chain approves peers.
 pub(super) fn clique(space: Registers, chain: &[Capability]) -> Option<u8> {
     let vendor = chain.iter().filter(|capability| capability.id == ID);
-    vendor.filter_map(|capability| parse(space, capability.offset)).next()
+    vendor
+        .filter_map(|capability| parse(space, capability.offset))
+        .next()
 }
 
 fn parse(space: Registers, at: u16) -> Option<u8> {
     let byte = |offset: u16| space.u8(at.checked_add(offset)?);
     let mut signature = (SIGNATURE_AT..).zip(SIGNATURE);
-    if byte(LENGTH_AT)? != LENGTH || !signature.all(|(offset, letter)| byte(offset) == Some(letter)) {
+    if byte(LENGTH_AT)? != LENGTH || !signature.all(|(offset, letter)| byte(offset) == Some(letter))
+    {
         return None;
     }
     let approval = byte(CLIQUE_AT)?;
@@ -59,13 +62,24 @@ mod tests {
             assert_eq!(clique(&approval), Some(want));
             assert_eq!(space(&guest(0xc8, &approval)).clique, Some(want));
         }
-        assert_eq!(clique(&[0x09, 0x00, 0x08, b'P', b'2', b'P', 0x90, 0x00]), Some(2), "the reserved bit");
+        assert_eq!(
+            clique(&[0x09, 0x00, 0x08, b'P', b'2', b'P', 0x90, 0x00]),
+            Some(2),
+            "the reserved bit"
+        );
     }
 
     #[test]
     fn another_vendor_specific_capability_is_no_approval() {
         let good = [0x09, 0x00, 0x08, b'P', b'2', b'P', 0x10, 0x00];
-        for (at, byte) in [(0, 0x05), (2, 0x14), (3, b'X'), (4, b'X'), (5, 0), (6, 0x11)] {
+        for (at, byte) in [
+            (0, 0x05),
+            (2, 0x14),
+            (3, b'X'),
+            (4, b'X'),
+            (5, 0),
+            (6, 0x11),
+        ] {
             let mut other = good;
             other[at] = byte;
             assert_eq!(clique(&other), None, "byte {at} is {byte:#x}");

@@ -63,7 +63,11 @@ pub(super) fn parse(space: Registers, offset: u16, faults: &mut Vec<Fault>) -> O
         Some((flags, capable.to_le_bytes(), status.to_le_bytes()))
     };
     let Some((flags, [cap0, cap1, ..], [sta0, sta1])) = read() else {
-        faults.push(Fault::Cut { name: "PCI Express", at: offset, bytes: space.len() });
+        faults.push(Fault::Cut {
+            name: "PCI Express",
+            at: offset,
+            bytes: space.len(),
+        });
         return None;
     };
     let code = (flags >> 4) & 0xf;
@@ -83,15 +87,22 @@ pub(super) fn parse(space: Registers, offset: u16, faults: &mut Vec<Fault>) -> O
         width: width(sta0, sta1),
         max_speed: cap0 & 0x0f,
         max_width: width(cap0, cap1),
-        slot: slot_capabilities(space, offset, flags).and_then(|register| u16::try_from(register >> 19).ok()),
-        hot_plug: slot_capabilities(space, offset, flags).is_some_and(|register| register & HOT_PLUG == HOT_PLUG),
+        slot: slot_capabilities(space, offset, flags)
+            .and_then(|register| u16::try_from(register >> 19).ok()),
+        hot_plug: slot_capabilities(space, offset, flags)
+            .is_some_and(|register| register & HOT_PLUG == HOT_PLUG),
     })
 }
 
 /// Slot Capabilities (7.5.3.9); bits 31:19 are the Physical Slot Number. Only ports that lead down have slots.
 fn slot_capabilities(space: Registers, offset: u16, flags: u16) -> Option<u32> {
-    let leads_down = matches!(port((flags >> 4) & 0xf)?, PortType::RootPort | PortType::Downstream);
-    space.u32(offset.checked_add(SLOT_CAPABILITIES)?).filter(|_| leads_down && flags & HAS_SLOT != 0)
+    let leads_down = matches!(
+        port((flags >> 4) & 0xf)?,
+        PortType::RootPort | PortType::Downstream
+    );
+    space
+        .u32(offset.checked_add(SLOT_CAPABILITIES)?)
+        .filter(|_| leads_down && flags & HAS_SLOT != 0)
 }
 
 /// Bits 9:4 of a register, given its two low bytes.

@@ -140,7 +140,10 @@ pub fn parse(bytes: &[u8]) -> ConfigSpace {
     let usable = header.is_empty() && !gone;
     let (mut near, mut far) = (Vec::new(), Vec::new());
     let (capabilities, extended) = if usable {
-        (walk::conventional(space, &mut near), walk::extended(space, &mut far))
+        (
+            walk::conventional(space, &mut near),
+            walk::extended(space, &mut far),
+        )
     } else {
         (Vec::new(), Vec::new())
     };
@@ -159,15 +162,26 @@ pub fn parse(bytes: &[u8]) -> ConfigSpace {
     };
     let found = at(&capabilities, express::ID);
     let express = found.and_then(|o| express::parse(space, o, &mut faults));
-    hidden(Undetermined::PortType, near_broken, found, express.is_some());
-    let quirk = express.is_some_and(|e| e.port == PortType::RootPort) && routing::is_intel_pch(vendor, device);
+    hidden(
+        Undetermined::PortType,
+        near_broken,
+        found,
+        express.is_some(),
+    );
+    let quirk = express.is_some_and(|e| e.port == PortType::RootPort)
+        && routing::is_intel_pch(vendor, device);
     let found = at(&extended, routing::ACS);
     let acs = found.and_then(|o| routing::acs(space, o, quirk, &mut faults));
     hidden(Undetermined::Acs, far_broken, found, acs.is_some());
     let found = at(&extended, rebar::ID);
     let before = faults.len();
     let rebar = found.map_or_else(Vec::new, |o| rebar::parse(space, o, &mut faults));
-    hidden(Undetermined::Rebar, far_broken, found, faults.len() == before);
+    hidden(
+        Undetermined::Rebar,
+        far_broken,
+        found,
+        faults.len() == before,
+    );
     let port = express.map(|e| (e.port, e.offset));
     ConfigSpace {
         bytes: bytes.len(),
@@ -178,8 +192,16 @@ pub fn parse(bytes: &[u8]) -> ConfigSpace {
         layout,
         acs,
         rebar,
-        bases: if usable { registers::bases(space) } else { [None; 6] },
-        windows: if usable && layout == 1 { registers::windows(space) } else { Vec::new() },
+        bases: if usable {
+            registers::bases(space)
+        } else {
+            [None; 6]
+        },
+        windows: if usable && layout == 1 {
+            registers::windows(space)
+        } else {
+            Vec::new()
+        },
         routing: routing::other(space, (vendor, device), port, at(&extended, routing::ATS)),
         clique: clique::clique(space, &capabilities),
         express,
@@ -202,16 +224,26 @@ impl ConfigSpace {
     #[must_use]
     pub fn of(mut self, vendor: &str, device: &str) -> Self {
         let id = |text: &str| u16::from_str_radix(text.trim_start_matches("0x"), 16).ok();
-        let Some((vendor, device)) = id(vendor).zip(id(device)) else { return self };
-        if self.gone || self.bytes < HEADER_BYTES || (self.vendor, self.device) == (vendor, device) {
+        let Some((vendor, device)) = id(vendor).zip(id(device)) else {
+            return self;
+        };
+        if self.gone || self.bytes < HEADER_BYTES || (self.vendor, self.device) == (vendor, device)
+        {
             return self;
         }
-        self.faults.push(Fault::Ids { registers: self.ids(), sysfs: format!("{vendor:04x}:{device:04x}") });
+        self.faults.push(Fault::Ids {
+            registers: self.ids(),
+            sysfs: format!("{vendor:04x}:{device:04x}"),
+        });
         (self.express, self.acs, self.bases, self.clique) = (None, None, [None; 6], None);
         self.rebar.clear();
         self.windows.clear();
         self.routing = Routing::default();
-        self.undetermined = vec![Undetermined::PortType, Undetermined::Acs, Undetermined::Rebar];
+        self.undetermined = vec![
+            Undetermined::PortType,
+            Undetermined::Acs,
+            Undetermined::Rebar,
+        ];
         self
     }
 }
@@ -236,11 +268,15 @@ pub fn rebar_size(control: u32) -> Option<u64> {
 #[must_use]
 pub fn clique(bytes: &[u8]) -> Option<u8> {
     let space = Registers(bytes);
-    let cliques = walk::conventional(space, &mut Vec::new()).into_iter().filter(|c| c.id == VENDOR_SPECIFIC);
+    let cliques = walk::conventional(space, &mut Vec::new())
+        .into_iter()
+        .filter(|c| c.id == VENDOR_SPECIFIC);
     cliques.into_iter().find_map(|capability| {
         let at = |n: u16| space.u8(capability.offset.checked_add(n)?);
         let signed = at(2)? >= 8 && [at(3)?, at(4)?, at(5)?] == *b"P2P";
-        at(6).filter(|value| signed && value & 0b111 == 0).map(|value| (value >> 3) & 0xf)
+        at(6)
+            .filter(|value| signed && value & 0b111 == 0)
+            .map(|value| (value >> 3) & 0xf)
     })
 }
 

@@ -65,16 +65,28 @@ const PIECE: u64 = 1 << 20;
 pub(super) fn windows(space: Registers) -> Vec<BridgeWindow> {
     let memory = window(space, MEMORY, false, (0, 0));
     let wide = space.u16(PREFETCHABLE).is_some_and(|base| base & 0xf == 1);
-    let upper = space.u32(PREFETCHABLE_UPPER).zip(space.u32(PREFETCHABLE_UPPER + 4)).filter(|_| wide);
+    let upper = space
+        .u32(PREFETCHABLE_UPPER)
+        .zip(space.u32(PREFETCHABLE_UPPER + 4))
+        .filter(|_| wide);
     let prefetchable = window(space, PREFETCHABLE, true, upper.unwrap_or((0, 0)));
     memory.into_iter().chain(prefetchable).collect()
 }
 
 /// None if the limit is below the base, or if both registers are empty.
-fn window(space: Registers, at: u16, prefetchable: bool, upper: (u32, u32)) -> Option<BridgeWindow> {
+fn window(
+    space: Registers,
+    at: u16,
+    prefetchable: bool,
+    upper: (u32, u32),
+) -> Option<BridgeWindow> {
     let (base, limit) = space.u16(at).zip(space.u16(at + 2))?;
     let address = |low: u16, high: u32| (u64::from(high) << 32) | (u64::from(low & 0xfff0) << 16);
     let (base, limit) = (address(base, upper.0), address(limit, upper.1));
     let bytes = limit.checked_sub(base)?.checked_add(PIECE)?;
-    (limit != 0).then_some(BridgeWindow { prefetchable, base, bytes })
+    (limit != 0).then_some(BridgeWindow {
+        prefetchable,
+        base,
+        bytes,
+    })
 }

@@ -22,8 +22,14 @@ const IRBNCE: u32 = 1 << 26;
 
 /// The routing registers besides ACS. `express`: port type and offset of that capability; `ats`: offset of that
 /// capability.
-pub(super) fn other(space: Registers, ids: (u16, u16), express: Option<(PortType, u16)>, ats: Option<u16>) -> Routing {
-    let port = express.filter(|(port, _)| !matches!(port, PortType::Endpoint | PortType::Integrated));
+pub(super) fn other(
+    space: Registers,
+    ids: (u16, u16),
+    express: Option<(PortType, u16)>,
+    ats: Option<u16>,
+) -> Routing {
+    let port =
+        express.filter(|(port, _)| !matches!(port, PortType::Endpoint | PortType::Integrated));
     let capabilities = port.and_then(|(_, at)| space.u32(at.checked_add(LINK_CAPABILITIES)?));
     let control = ats.and_then(|at| space.u16(at.checked_add(ATS_CONTROL)?));
     let root_port = matches!(express, Some((PortType::RootPort, _)));
@@ -31,7 +37,13 @@ pub(super) fn other(space: Registers, ids: (u16, u16), express: Option<(PortType
     Routing {
         port_number: capabilities.map(|value| value.to_le_bytes()[3]),
         ats: control.is_some_and(|control| control & ATS_ENABLE != 0),
-        pch: mpc.map(|mpc| if mpc & IRBNCE == 0 { Pch::Open } else { Pch::Isolated }),
+        pch: mpc.map(|mpc| {
+            if mpc & IRBNCE == 0 {
+                Pch::Open
+            } else {
+                Pch::Isolated
+            }
+        }),
     }
 }
 
@@ -62,25 +74,57 @@ pub(super) fn is_intel_pch(vendor: u16, device: u16) -> bool {
             0xa110..=0xa11f | 0xa167..=0xa16a | 0xa290..=0xa29f | 0xa2e7..=0xa2ee | 0x9d10..=0x9d1b)
 }
 
-pub(super) fn acs(space: Registers, offset: u16, quirk: bool, faults: &mut Vec<Fault>) -> Option<Acs> {
-    let control = if quirk { ACS_CONTROL_INTEL_PCH } else { ACS_CONTROL };
+pub(super) fn acs(
+    space: Registers,
+    offset: u16,
+    quirk: bool,
+    faults: &mut Vec<Fault>,
+) -> Option<Acs> {
+    let control = if quirk {
+        ACS_CONTROL_INTEL_PCH
+    } else {
+        ACS_CONTROL
+    };
     let read = |register| space.u16(offset.checked_add(register)?);
     let Some((cap, ctrl)) = read(ACS_CAPABILITY).zip(read(control)) else {
-        faults.push(Fault::Cut { name: "ACS", at: offset, bytes: space.len() });
+        faults.push(Fault::Cut {
+            name: "ACS",
+            at: offset,
+            bytes: space.len(),
+        });
         return None;
     };
     let controls = !quirk && cap & ctrl & EGRESS != 0;
-    let egress = if controls { vector(space, offset, cap) } else { None };
-    Some(Acs { offset, cap, ctrl, quirk, enabled: routing::acs_names(ctrl), egress })
+    let egress = if controls {
+        vector(space, offset, cap)
+    } else {
+        None
+    };
+    Some(Acs {
+        offset,
+        cap,
+        ctrl,
+        quirk,
+        enabled: routing::acs_names(ctrl),
+        egress,
+    })
 }
 
 /// The port numbers whose bits are set.
 fn vector(space: Registers, offset: u16, cap: u16) -> Option<Vec<u8>> {
     let last = cap.to_be_bytes()[0].wrapping_sub(1);
     let set = |port: u8| {
-        let byte = space.u8(offset.checked_add(ACS_VECTOR)?.checked_add(u16::from(port / 8))?)?;
+        let byte = space.u8(offset
+            .checked_add(ACS_VECTOR)?
+            .checked_add(u16::from(port / 8))?)?;
         Some((port, byte >> (port % 8) & 1 == 1))
     };
     let bits: Option<Vec<(u8, bool)>> = (0..=last).map(set).collect();
-    Some(bits?.into_iter().filter(|(_, set)| *set).map(|(port, _)| port).collect())
+    Some(
+        bits?
+            .into_iter()
+            .filter(|(_, set)| *set)
+            .map(|(port, _)| port)
+            .collect(),
+    )
 }

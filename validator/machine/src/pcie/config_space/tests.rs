@@ -36,10 +36,21 @@ fn fault(bytes: &[u8]) -> String {
 #[test]
 fn a_header_and_its_link_are_read() {
     let space = parse(&image(4096));
-    assert_eq!((space.vendor, space.device, space.class), (0x10de, 0x2684, 0x030000));
+    assert_eq!(
+        (space.vendor, space.device, space.class),
+        (0x10de, 0x2684, 0x030000)
+    );
     let express = space.express.unwrap();
     assert_eq!(express.port, PortType::RootPort);
-    assert_eq!((express.speed, express.width, express.max_speed, express.max_width), (3, 8, 4, 16));
+    assert_eq!(
+        (
+            express.speed,
+            express.width,
+            express.max_speed,
+            express.max_width
+        ),
+        (3, 8, 4, 16)
+    );
     assert_eq!(space.faults, []);
 }
 
@@ -48,7 +59,14 @@ fn a_function_that_fell_off_the_bus_is_gone_and_not_walked() {
     for len in [64, 256, 4096] {
         let space = parse(&vec![0xff; len]);
         assert!(space.gone);
-        assert_eq!((space.capabilities.len(), space.extended.len(), space.faults.len()), (0, 0, 0));
+        assert_eq!(
+            (
+                space.capabilities.len(),
+                space.extended.len(),
+                space.faults.len()
+            ),
+            (0, 0, 0)
+        );
     }
 }
 
@@ -63,8 +81,14 @@ fn a_single_byte_that_is_not_ones_is_not_gone() {
 
 #[test]
 fn a_partial_header_is_a_fault() {
-    assert_eq!(fault(&[0; 63]), "only 63 bytes of configuration space, a header has 64");
-    assert_eq!(fault(&[]), "only 0 bytes of configuration space, a header has 64");
+    assert_eq!(
+        fault(&[0; 63]),
+        "only 63 bytes of configuration space, a header has 64"
+    );
+    assert_eq!(
+        fault(&[]),
+        "only 0 bytes of configuration space, a header has 64"
+    );
 }
 
 #[test]
@@ -85,10 +109,22 @@ fn the_registers_of_another_function_are_discarded() {
     assert!(same.faults.is_empty() && same.acs.is_some() && same.express.is_some());
     let other = parse(&bytes).of("0x15b3", "0x101d");
     let faults: Vec<_> = other.faults.iter().map(ToString::to_string).collect();
-    assert_eq!(faults, ["the registers say 10de:2684, sysfs says 15b3:101d"]);
+    assert_eq!(
+        faults,
+        ["the registers say 10de:2684, sysfs says 15b3:101d"]
+    );
     assert!(other.acs.is_none() && other.express.is_none());
-    assert!(parse(&bytes).of("unknown", "0x2684").faults.is_empty(), "sysfs says nothing");
-    assert!(parse(&[0xff; 4096]).of("0x10de", "0x2684").faults.is_empty(), "it is gone");
+    assert!(
+        parse(&bytes).of("unknown", "0x2684").faults.is_empty(),
+        "sysfs says nothing"
+    );
+    assert!(
+        parse(&[0xff; 4096])
+            .of("0x10de", "0x2684")
+            .faults
+            .is_empty(),
+        "it is gone"
+    );
 }
 
 /// A fault makes only the data that it hides unknown.
@@ -105,13 +141,33 @@ fn a_fault_hides_its_own_data_and_what_follows_it() {
         parse(&bytes).undetermined
     };
     assert_eq!(hidden(&|_| ()), []);
-    assert_eq!(hidden(&|b| put(b, 0x148, &(7_u32 << 5).to_le_bytes())), [Rebar], "a malformed capability");
-    assert_eq!(hidden(&|b| extended(b, 0x180, 0x0001, 0x100)), [], "a loop behind both");
-    assert_eq!(hidden(&|b| extended(b, 0x100, 0x000d, 0x0c8)), [Rebar], "broken before the second");
+    assert_eq!(
+        hidden(&|b| put(b, 0x148, &(7_u32 << 5).to_le_bytes())),
+        [Rebar],
+        "a malformed capability"
+    );
+    assert_eq!(
+        hidden(&|b| extended(b, 0x180, 0x0001, 0x100)),
+        [],
+        "a loop behind both"
+    );
+    assert_eq!(
+        hidden(&|b| extended(b, 0x100, 0x000d, 0x0c8)),
+        [Rebar],
+        "broken before the second"
+    );
     assert_eq!(hidden(&|b| extended(b, 0x100, 0x0001, 0x0c8)), [Acs, Rebar]);
-    assert_eq!(hidden(&|b| b[0x61] = 0x20), [], "broken after the relevant part");
+    assert_eq!(
+        hidden(&|b| b[0x61] = 0x20),
+        [],
+        "broken after the relevant part"
+    );
     assert_eq!(hidden(&|b| b[0x34] = 0x20), [PortType]);
-    assert_eq!(hidden(&|b| b[0x62] = 0xf2), [PortType], "an invalid port type");
+    assert_eq!(
+        hidden(&|b| b[0x62] = 0xf2),
+        [PortType],
+        "an invalid port type"
+    );
     assert_eq!(hidden(&|b| b.fill(0)), [PortType, Acs, Rebar]);
     let other = parse(&image(4096)).of("0x15b3", "0x101d");
     assert_eq!(other.undetermined, [PortType, Acs, Rebar]);
@@ -121,14 +177,20 @@ fn a_fault_hides_its_own_data_and_what_follows_it() {
 fn a_chain_that_points_into_the_header_is_a_fault() {
     let mut bytes = image(4096);
     bytes[0x34] = 0x20;
-    assert_eq!(fault(&bytes), "capability chain leaves its range at 0x034: points to 0x020");
+    assert_eq!(
+        fault(&bytes),
+        "capability chain leaves its range at 0x034: points to 0x020"
+    );
 }
 
 #[test]
 fn a_chain_that_loops_ends() {
     let mut bytes = image(256);
     bytes[0x61] = 0x60;
-    assert_eq!(fault(&bytes), "capability chain loops at 0x061: points back to 0x060");
+    assert_eq!(
+        fault(&bytes),
+        "capability chain loops at 0x061: points back to 0x060"
+    );
 }
 
 #[test]
@@ -144,11 +206,17 @@ fn a_capability_that_is_cut_off_is_a_fault() {
     let mut bytes = image(256);
     bytes[0x34] = 0xf8;
     bytes[0xf8] = 0x10;
-    assert_eq!(fault(&bytes), "PCI Express capability at 0x0f8 is cut off after 256 bytes of configuration space");
+    assert_eq!(
+        fault(&bytes),
+        "PCI Express capability at 0x0f8 is cut off after 256 bytes of configuration space"
+    );
     let mut bytes = image(4096);
     extended(&mut bytes, 0x100, 0x0003, 0xffc);
     extended(&mut bytes, 0xffc, 0x000d, 0);
-    assert_eq!(fault(&bytes), "ACS capability at 0xffc is cut off after 4096 bytes of configuration space");
+    assert_eq!(
+        fault(&bytes),
+        "ACS capability at 0xffc is cut off after 4096 bytes of configuration space"
+    );
 }
 
 #[test]
@@ -157,7 +225,10 @@ fn an_extended_chain_that_loops_ends_and_keeps_what_it_found() {
     extended(&mut bytes, 0x100, 0x000d, 0x140);
     put(&mut bytes, 0x104, &[0x5f, 0x00, 0x1d, 0x00]);
     extended(&mut bytes, 0x140, 0x0001, 0x100);
-    assert_eq!(fault(&bytes), "capability chain loops at 0x140: points back to 0x100");
+    assert_eq!(
+        fault(&bytes),
+        "capability chain loops at 0x140: points back to 0x100"
+    );
     assert_eq!(parse(&bytes).acs.unwrap().ctrl, 0x001d);
 }
 
@@ -165,7 +236,10 @@ fn an_extended_chain_that_loops_ends_and_keeps_what_it_found() {
 fn an_extended_chain_that_points_below_its_space_is_a_fault() {
     let mut bytes = image(4096);
     extended(&mut bytes, 0x100, 0x0001, 0x0c8);
-    assert_eq!(fault(&bytes), "capability chain leaves its range at 0x100: points to 0x0c8");
+    assert_eq!(
+        fault(&bytes),
+        "capability chain leaves its range at 0x100: points to 0x0c8"
+    );
 }
 
 #[test]
@@ -184,7 +258,9 @@ fn an_extended_header_of_ones_is_a_fault_and_of_zeros_is_none() {
 fn random_bytes_are_walked_within_bounds() {
     let mut state: u64 = 1;
     let mut noise = || {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
         state.to_be_bytes()[0]
     };
     for round in 0..2000 {
@@ -221,7 +297,10 @@ fn acs_is_read_where_the_specification_puts_it() {
     extended(&mut bytes, 0x100, 0x000d, 0);
     put(&mut bytes, 0x104, &[0x5f, 0x00, 0x1d, 0x00, 0x11, 0x22]);
     let acs = parse(&bytes).acs.unwrap();
-    assert_eq!((acs.offset, acs.cap, acs.ctrl, acs.quirk), (0x100, 0x005f, 0x001d, false));
+    assert_eq!(
+        (acs.offset, acs.cap, acs.ctrl, acs.quirk),
+        (0x100, 0x005f, 0x001d, false)
+    );
     assert_eq!(acs.enabled, ["SV", "RR", "CR", "UF"]);
 }
 
@@ -239,7 +318,13 @@ fn intel_chipset_root_ports_have_their_control_at_8() {
         assert_eq!(acs.ctrl, if acs.quirk { 0x001d } else { 0 });
         acs.quirk
     };
-    for (first, last) in [(0xa110, 0xa11f), (0xa167, 0xa16a), (0xa290, 0xa29f), (0xa2e7, 0xa2ee), (0x9d10, 0x9d1b)] {
+    for (first, last) in [
+        (0xa110, 0xa11f),
+        (0xa167, 0xa16a),
+        (0xa290, 0xa29f),
+        (0xa2e7, 0xa2ee),
+        (0x9d10, 0x9d1b),
+    ] {
         assert!(quirk(0x8086, first, 4) && quirk(0x8086, last, 4));
         assert!(!quirk(0x8086, first - 1, 4) && !quirk(0x8086, last + 1, 4));
     }
@@ -254,14 +339,22 @@ fn every_resizable_bar_is_read() {
     put(&mut bytes, 0x104, &0x0000_0100_u32.to_le_bytes());
     put(&mut bytes, 0x108, &(0x40_u32 | 4 << 8).to_le_bytes());
     put(&mut bytes, 0x10c, &(0xffc0_u32 << 4).to_le_bytes());
-    put(&mut bytes, 0x110, &(0x41_u32 | 8 << 8 | 1 << 16).to_le_bytes());
+    put(
+        &mut bytes,
+        0x110,
+        &(0x41_u32 | 8 << 8 | 1 << 16).to_le_bytes(),
+    );
     let rebar = parse(&bytes).rebar;
     assert_eq!(rebar.len(), 2);
     assert_eq!((rebar[0].bar, rebar[0].current_bytes), (0, 16 << 20));
     assert_eq!(rebar[0].supported_bytes, [16 << 20]);
     assert_eq!((rebar[1].bar, rebar[1].current_bytes), (1, 256 << 20));
     assert_eq!(rebar[1].supported_bytes.first(), Some(&(64 << 20)));
-    assert_eq!(rebar[1].supported_bytes.last(), Some(&(1 << 48)), "sizes beyond 128 TiB are in the control register");
+    assert_eq!(
+        rebar[1].supported_bytes.last(),
+        Some(&(1 << 48)),
+        "sizes beyond 128 TiB are in the control register"
+    );
 }
 
 #[test]
@@ -272,8 +365,14 @@ fn impossible_resizable_bars_are_faults() {
         put(&mut bytes, 0x108, &control.to_le_bytes());
         fault(&bytes)
     };
-    assert_eq!(with_control(7 << 5), "number of resizable BARs at 0x108 is 7, allowed is 0 to 6");
-    assert_eq!(with_control(1 << 5 | 6), "resizable BAR's index at 0x108 is 6, allowed is 0 to 5");
+    assert_eq!(
+        with_control(7 << 5),
+        "number of resizable BARs at 0x108 is 7, allowed is 0 to 6"
+    );
+    assert_eq!(
+        with_control(1 << 5 | 6),
+        "resizable BAR's index at 0x108 is 6, allowed is 0 to 5"
+    );
     assert_eq!(
         with_control(1 << 5 | 44 << 8),
         "resizable BAR's size at 0x108 is 44, allowed is 0 (1 MiB) to 43 (8 EiB)"
@@ -286,7 +385,10 @@ fn a_resizable_bar_capability_for_no_bar_is_not_a_fault() {
     let mut bytes = image(4096);
     extended(&mut bytes, 0x100, 0x0015, 0);
     let space = parse(&bytes);
-    assert!(space.faults.is_empty() && space.rebar.is_empty() && space.undetermined.is_empty(), "{space:?}");
+    assert!(
+        space.faults.is_empty() && space.rebar.is_empty() && space.undetermined.is_empty(),
+        "{space:?}"
+    );
 }
 
 #[test]
@@ -297,8 +399,16 @@ fn a_bridges_open_windows_are_read_as_bus_addresses() {
     put(&mut bytes, 0x20, &[0x00, 0xc0, 0xf0, 0xcf]);
     put(&mut bytes, 0x24, &[0x01, 0x00, 0xf1, 0xff]);
     put(&mut bytes, 0x28, &[0x40, 0, 0, 0, 0x47, 0, 0, 0]);
-    let memory = BridgeWindow { prefetchable: false, base: 0xc000_0000, bytes: 256 << 20 };
-    let wide = BridgeWindow { prefetchable: true, base: 0x40_0000_0000, bytes: 32 << 30 };
+    let memory = BridgeWindow {
+        prefetchable: false,
+        base: 0xc000_0000,
+        bytes: 256 << 20,
+    };
+    let wide = BridgeWindow {
+        prefetchable: true,
+        base: 0x40_0000_0000,
+        bytes: 32 << 30,
+    };
     assert_eq!(parse(&bytes).windows, [memory, wide]);
     put(&mut bytes, 0x20, &[0xf0, 0xff, 0x00, 0x00]);
     assert_eq!(parse(&bytes).windows, [wide], "the limit is below the base");
@@ -313,10 +423,21 @@ fn other_routing_registers_are_read() {
     extended(&mut bytes, 0x140, 0x000f, 0);
     put(&mut bytes, 0x146, &[0, 0x80]);
     let space = parse(&bytes);
-    assert_eq!((space.routing.port_number, space.routing.ats, space.routing.pch), (Some(7), true, None));
+    assert_eq!(
+        (
+            space.routing.port_number,
+            space.routing.ats,
+            space.routing.pch
+        ),
+        (Some(7), true, None)
+    );
     assert_eq!(space.acs.unwrap().egress, Some(vec![0, 7, 11]), "12 bits");
     put(&mut bytes, 0x106, &[0x04]);
-    assert_eq!(parse(&bytes).acs.unwrap().egress, None, "egress control is off");
+    assert_eq!(
+        parse(&bytes).acs.unwrap().egress,
+        None,
+        "egress control is off"
+    );
     put(&mut bytes, 0x00, &[0x86, 0x80, 0x10, 0x8d]);
     assert_eq!(parse(&bytes).routing.pch, Some(Pch::Open));
     bytes[0xdb] = 0x04;

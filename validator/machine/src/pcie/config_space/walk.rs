@@ -24,7 +24,9 @@ pub struct Capability {
 /// The chain of the first 256 bytes. A 64-byte space contains the pointer but not the chain: that is not a
 /// fault, it is the unprivileged view that Linux gives.
 pub(super) fn conventional(space: Registers, faults: &mut Vec<Fault>) -> Vec<Capability> {
-    let has_chain = space.u16(STATUS).is_some_and(|s| s & STATUS_CAPABILITIES != 0);
+    let has_chain = space
+        .u16(STATUS)
+        .is_some_and(|s| s & STATUS_CAPABILITIES != 0);
     if !has_chain || space.len() <= HEADER_BYTES {
         return Vec::new();
     }
@@ -32,7 +34,9 @@ pub(super) fn conventional(space: Registers, faults: &mut Vec<Fault>) -> Vec<Cap
     let mut chain = Vec::new();
     let mut from: u16 = if cardbus { 0x14 } else { 0x34 };
     for _ in 0..CONVENTIONAL_STEPS {
-        let Some(to) = space.u8(from).map(|p| u16::from(p & 0xfc)) else { break };
+        let Some(to) = space.u8(from).map(|p| u16::from(p & 0xfc)) else {
+            break;
+        };
         if to == 0 {
             break;
         }
@@ -42,7 +46,10 @@ pub(super) fn conventional(space: Registers, faults: &mut Vec<Fault>) -> Vec<Cap
             Some(0xff) => faults.push(Fault::Ones(to)),
             Some(_) if seen(&chain, to) => faults.push(Fault::Loop { at: from, to }),
             Some(id) => {
-                chain.push(Capability { id: u16::from(id), offset: to });
+                chain.push(Capability {
+                    id: u16::from(id),
+                    offset: to,
+                });
                 from = to.saturating_add(1);
                 continue;
             }
@@ -71,8 +78,12 @@ pub(super) fn extended(space: Registers, faults: &mut Vec<Fault>) -> Vec<Capabil
             }
             break;
         }
-        let [low, high] = [header & 0xffff, header >> 20].map(|v| u16::try_from(v).unwrap_or(u16::MAX));
-        chain.push(Capability { id: low, offset: to });
+        let [low, high] =
+            [header & 0xffff, header >> 20].map(|v| u16::try_from(v).unwrap_or(u16::MAX));
+        chain.push(Capability {
+            id: low,
+            offset: to,
+        });
         let next = high & 0xffc;
         if next == 0 {
             break;

@@ -20,7 +20,11 @@ pub struct RecordResult {
 /// are.
 #[must_use]
 pub fn record(root: &Root) -> RecordResult {
-    let mut recorder = Recorder { root, recording: Recording::default(), left_out: Vec::new() };
+    let mut recorder = Recorder {
+        root,
+        recording: Recording::default(),
+        left_out: Vec::new(),
+    };
     recorder.functions();
     recorder.classes();
     recorder.driver();
@@ -37,7 +41,10 @@ pub fn record(root: &Root) -> RecordResult {
             recorder.record_name(&format!("sys/firmware/acpi/tables/{table}"));
         }
     }
-    RecordResult { recording: recorder.recording, left_out: recorder.left_out }
+    RecordResult {
+        recording: recorder.recording,
+        left_out: recorder.left_out,
+    }
 }
 
 struct Recorder<'a> {
@@ -53,7 +60,10 @@ impl Recorder<'_> {
 
     /// Notes a file as left out if it exists but cannot be read.
     fn note_unreadable(&mut self, path: &str, why: &io::Error) {
-        if !matches!(why.kind(), ErrorKind::NotFound | ErrorKind::InvalidInput | ErrorKind::NotADirectory) {
+        if !matches!(
+            why.kind(),
+            ErrorKind::NotFound | ErrorKind::InvalidInput | ErrorKind::NotADirectory
+        ) {
             self.left_out.push(format!("/{path}: {why}"));
         }
     }
@@ -109,7 +119,10 @@ impl Recorder<'_> {
     /// The names in a folder; none where there is no such folder.
     fn names(&mut self, path: &str) -> Vec<String> {
         match self.root.names(path) {
-            Ok(names) => names.iter().map(|name| name.to_string_lossy().into_owned()).collect(),
+            Ok(names) => names
+                .iter()
+                .map(|name| name.to_string_lossy().into_owned())
+                .collect(),
             Err(why) => {
                 self.note_unreadable(path, &why);
                 Vec::new()

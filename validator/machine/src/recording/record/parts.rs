@@ -9,16 +9,26 @@ const LINKS: usize = 40;
 
 impl Recorder<'_> {
     pub(super) fn functions(&mut self) {
-        for folder in
-            ["sys/bus/pci/devices", "sys/class/iommu", "sys/kernel/iommu_groups", "sys/class/infiniband", "sys/module"]
-        {
+        for folder in [
+            "sys/bus/pci/devices",
+            "sys/class/iommu",
+            "sys/kernel/iommu_groups",
+            "sys/class/infiniband",
+            "sys/module",
+        ] {
             self.record_folder(folder);
         }
         for function in self.names("sys/bus/pci/devices") {
             let link = format!("sys/bus/pci/devices/{function}");
             let linked = self.record_link(&link);
-            let real = if linked { self.resolve(&link).unwrap_or(link) } else { link };
-            FUNCTION.iter().for_each(|name| self.record_file(&format!("{real}/{name}")));
+            let real = if linked {
+                self.resolve(&link).unwrap_or(link)
+            } else {
+                link
+            };
+            FUNCTION
+                .iter()
+                .for_each(|name| self.record_file(&format!("{real}/{name}")));
             for name in ["driver", "iommu_group", "physfn"] {
                 self.record_link(&format!("{real}/{name}"));
             }
@@ -43,7 +53,11 @@ impl Recorder<'_> {
                 }
             }
         }
-        for screen in self.names("sys/class/graphics").into_iter().filter(|name| name.starts_with("fb")) {
+        for screen in self
+            .names("sys/class/graphics")
+            .into_iter()
+            .filter(|name| name.starts_with("fb"))
+        {
             let link = format!("sys/class/graphics/{screen}");
             self.record_link(&link);
             if let Some(real) = self.resolve(&link) {
@@ -82,9 +96,19 @@ impl Recorder<'_> {
     }
 
     pub(super) fn driver(&mut self) {
-        let nodes = self.names("dev").into_iter().filter(|name| name.starts_with("nvidia"));
-        let caps = self.names("dev/nvidia-caps").into_iter().map(|name| format!("nvidia-caps/{name}"));
-        for node in nodes.chain(caps).filter(|name| name != "nvidia-caps").collect::<Vec<_>>() {
+        let nodes = self
+            .names("dev")
+            .into_iter()
+            .filter(|name| name.starts_with("nvidia"));
+        let caps = self
+            .names("dev/nvidia-caps")
+            .into_iter()
+            .map(|name| format!("nvidia-caps/{name}"));
+        for node in nodes
+            .chain(caps)
+            .filter(|name| name != "nvidia-caps")
+            .collect::<Vec<_>>()
+        {
             self.node(&format!("dev/{node}"));
         }
         for folder in FIRMWARE {
@@ -112,7 +136,10 @@ impl Recorder<'_> {
 
     fn node(&mut self, path: &str) {
         match self.root.character_device(path) {
-            Ok((major, minor)) => self.add(path, Node::File(format!("c {major} {minor}\n").into_bytes())),
+            Ok((major, minor)) => self.add(
+                path,
+                Node::File(format!("c {major} {minor}\n").into_bytes()),
+            ),
             Err(why) => self.note_unreadable(path, &why),
         }
     }
@@ -121,21 +148,32 @@ impl Recorder<'_> {
     fn library(&mut self, path: String) {
         let mut path = path;
         for _ in 0..LINKS {
-            let Ok(target) = self.root.link(&path) else { break };
+            let Ok(target) = self.root.link(&path) else {
+                break;
+            };
             self.record_link(&path);
             let folder = Path::new(&path).parent().unwrap_or_else(|| Path::new(""));
             // An absolute target replaces the folder.
             let next = Path::new("/").join(folder).join(target);
-            next.to_string_lossy().trim_start_matches('/').clone_into(&mut path);
+            next.to_string_lossy()
+                .trim_start_matches('/')
+                .clone_into(&mut path);
         }
         self.record_name(&path);
     }
 
     /// Every record with its number, so that none counts as lost, and the text of those that firstlight looks for.
     pub(super) fn log(&mut self) {
-        match self.root.open_log(kmsg::FILE).and_then(|file| kmsg::records(&file)) {
+        match self
+            .root
+            .open_log(kmsg::FILE)
+            .and_then(|file| kmsg::records(&file))
+        {
             Ok((all, _overrun)) => {
-                let kept: String = String::from_utf8_lossy(&all).lines().filter_map(recorded).collect();
+                let kept: String = String::from_utf8_lossy(&all)
+                    .lines()
+                    .filter_map(recorded)
+                    .collect();
                 self.add(kmsg::FILE, Node::File(kept.into_bytes()));
             }
             Err(why) => self.note_unreadable(kmsg::FILE, &why),
@@ -239,8 +277,17 @@ pub(super) const FIRMWARE: &[&str] = &[
     "run/firstlight/driver/firmware/nvidia",
 ];
 /// Lines of the kernel's log with one of these words are kept; the others may contain confidential data.
-pub(super) const WORDS: &[&str] =
-    &["NVRM", "AER: ", "PCIe Bus Error", "DMAR", "AMD-Vi", "iommu: ", "IO_PAGE_FAULT", "x2apic", "smpboot"];
+pub(super) const WORDS: &[&str] = &[
+    "NVRM",
+    "AER: ",
+    "PCIe Bus Error",
+    "DMAR",
+    "AMD-Vi",
+    "iommu: ",
+    "IO_PAGE_FAULT",
+    "x2apic",
+    "smpboot",
+];
 
 #[cfg(test)]
 mod tests {
@@ -249,7 +296,10 @@ mod tests {
     #[test]
     fn records_keep_their_number_and_those_of_use_their_text() {
         let kept = |line| recorded(line).unwrap_or_default();
-        assert_eq!(kept("5,0,0,-;Linux version 6.12.0"), "5,0,0,-;Linux version 6.12.0\n");
+        assert_eq!(
+            kept("5,0,0,-;Linux version 6.12.0"),
+            "5,0,0,-;Linux version 6.12.0\n"
+        );
         assert_eq!(kept("6,7,9,-;NVRM: loading"), "6,7,9,-;NVRM: loading\n");
         assert_eq!(kept("6,8,9,-;systemd[1]: hostname is secret"), "6,8,9,-;\n");
         assert_eq!(kept(" SUBSYSTEM=pci;x"), "");

@@ -5,17 +5,23 @@ use crate::render::element::{Element, element, html};
 use std::io;
 
 /// Nothing may be loaded or run; only the page's own style is allowed.
-const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'";
+const POLICY: &str =
+    "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'";
 
 /// A whole page with this title and this content of its body.
 ///
 /// # Errors
 /// The XML writer's error.
 pub fn page_frame(title: &str, body: impl IntoIterator<Item = Element>) -> io::Result<String> {
-    let meta = |name: &str, content: &str| element("meta").with("name", name).with("content", content);
+    let meta =
+        |name: &str, content: &str| element("meta").with("name", name).with("content", content);
     let head = element("head")
         .child(element("meta").with("charset", "utf-8"))
-        .child(element("meta").with("http-equiv", "Content-Security-Policy").with("content", POLICY))
+        .child(
+            element("meta")
+                .with("http-equiv", "Content-Security-Policy")
+                .with("content", POLICY),
+        )
         .child(meta("viewport", "width=device-width, initial-scale=1"))
         .child(meta("color-scheme", "light dark"))
         .child(element("title").text(title))
@@ -51,7 +57,11 @@ pub fn note(text: &str) -> Element {
 }
 
 /// A table that scrolls by itself on narrow screens.
-pub fn table(caption: Option<Element>, head: &[&str], rows: impl IntoIterator<Item = Element>) -> Element {
+pub fn table(
+    caption: Option<Element>,
+    head: &[&str],
+    rows: impl IntoIterator<Item = Element>,
+) -> Element {
     figure_table(caption, head, |_| false, rows)
 }
 
@@ -64,7 +74,12 @@ pub fn figure_table(
 ) -> Element {
     let cell = |(place, text): (usize, &&str)| {
         let cell = element("th").with("scope", "col");
-        if has_figures(place) { cell.with("class", "number") } else { cell }.text(text)
+        if has_figures(place) {
+            cell.with("class", "number")
+        } else {
+            cell
+        }
+        .text(text)
     };
     let head = element("tr").children(head.iter().enumerate().map(cell));
     let table = element("table")
@@ -81,7 +96,9 @@ pub fn caption(text: &str) -> Element {
 
 /// A row: its header and its cells.
 pub fn row(head: &str, cells: impl IntoIterator<Item = Element>) -> Element {
-    element("tr").child(element("th").with("scope", "row").text(head)).children(cells)
+    element("tr")
+        .child(element("th").with("scope", "row").text(head))
+        .children(cells)
 }
 
 /// A cell with a text.
@@ -119,8 +136,14 @@ pub fn prose(name: &'static str, text: &str) -> Element {
 
 /// A part that the reader can open and close.
 pub fn collapsible(title: &str, open: bool, inside: impl IntoIterator<Item = Element>) -> Element {
-    let details = element("details").child(element("summary").text(title)).children(inside);
-    if open { details.with("open", "") } else { details }
+    let details = element("details")
+        .child(element("summary").text(title))
+        .children(inside);
+    if open {
+        details.with("open", "")
+    } else {
+        details
+    }
 }
 
 /// A drawing of this width and height in its own units, which are pixels if there is room. It has a title and a
@@ -140,23 +163,37 @@ pub fn drawing(size: (f64, f64), title: &str, desc: &str, parts: Vec<Element>) -
 
 /// A text of a drawing; `x` and `y` are the left end of its baseline.
 pub fn label(x: f64, y: f64, class: &str, text: &str) -> Element {
-    shape("text", [("x", x), ("y", y)]).with("class", class).text(text)
+    shape("text", [("x", x), ("y", y)])
+        .with("class", class)
+        .text(text)
 }
 
 /// A straight line of a drawing.
 pub fn line(from: (f64, f64), to: (f64, f64), class: &str) -> Element {
-    shape("line", [("x1", from.0), ("y1", from.1), ("x2", to.0), ("y2", to.1)]).with("class", class)
+    shape(
+        "line",
+        [("x1", from.0), ("y1", from.1), ("x2", to.0), ("y2", to.1)],
+    )
+    .with("class", class)
 }
 
 /// A box of a drawing, with rounded corners.
 pub fn rectangle(x: f64, y: f64, width: f64, height: f64, class: &str) -> Element {
-    let sizes = [("x", x), ("y", y), ("width", width), ("height", height), ("rx", 2.0)];
+    let sizes = [
+        ("x", x),
+        ("y", y),
+        ("width", width),
+        ("height", height),
+        ("rx", 2.0),
+    ];
     shape("rect", sizes).with("class", class)
 }
 
 /// An SVG element with numeric attributes.
 pub fn shape<const N: usize>(name: &'static str, numbers: [(&'static str, f64); N]) -> Element {
-    let with = |element: Element, (name, value): (&'static str, f64)| element.with(name, &coordinate(value));
+    let with = |element: Element, (name, value): (&'static str, f64)| {
+        element.with(name, &coordinate(value))
+    };
     numbers.into_iter().fold(element(name), with)
 }
 

@@ -31,14 +31,21 @@ const LOAD: [LoadFigure; 3] = [
 /// The time line; `None` if no test ran.
 pub(super) fn section_of(report: &Report) -> Option<Element> {
     let bars = test_bars(report)?;
-    let loads = report.tests.iter().flat_map(|test| test.tables.iter().flat_map(|table| load_charts(test, table)));
+    let loads = report.tests.iter().flat_map(|test| {
+        test.tables
+            .iter()
+            .flat_map(|table| load_charts(test, table))
+    });
     let loads: Vec<_> = loads.collect();
     let states = if loads.is_empty() {
         "No test of this report has temperatures or clocks over time; levels full and acceptance measure them."
     } else {
         "Below: temperature, clock and power of the GPUs under load; of more than six GPUs those with the highest figures."
     };
-    let before = format!("The tests began at {} UTC.", report.started.trim_end_matches('Z').replace('T', " "));
+    let before = format!(
+        "The tests began at {} UTC.",
+        report.started.trim_end_matches('Z').replace('T', " ")
+    );
     let loads = (!loads.is_empty()).then(|| element("div").with("class", "curves").children(loads));
     Some(
         section("Time")
@@ -75,25 +82,43 @@ fn boot_chart(report: &Report) -> Option<Element> {
     let bars: Vec<_> = report
         .boot
         .iter()
-        .map(|s| Bar { name: s.stage.clone(), outcome: None, began: s.began, seconds: s.seconds })
+        .map(|s| Bar {
+            name: s.stage.clone(),
+            outcome: None,
+            began: s.began,
+            seconds: s.seconds,
+        })
         .collect();
     let drawing = (!bars.is_empty()).then(|| chart("When each stage of the boot ran", &bars, 0.0));
-    drawing.map(|drawing| figure("The boot before the tests, from the start of the kernel", Some(drawing)))
+    drawing.map(|drawing| {
+        figure(
+            "The boot before the tests, from the start of the kernel",
+            Some(drawing),
+        )
+    })
 }
 
 fn test_bars(report: &Report) -> Option<Element> {
     let all = report.tests.iter().zip(start_times(report));
-    let bar =
-        |(t, began): (&TestEntry, f64)| Bar { name: t.id.clone(), outcome: Some(t.outcome), began, seconds: t.seconds };
+    let bar = |(t, began): (&TestEntry, f64)| Bar {
+        name: t.id.clone(),
+        outcome: Some(t.outcome),
+        began,
+        seconds: t.seconds,
+    };
     let good = |bar: &Bar| matches!(bar.outcome, Some(Outcome::Pass | Outcome::NotApplicable));
-    let (drawn, left_out): (Vec<_>, Vec<_>) = all.map(bar).partition(|bar| !good(bar) || bar.seconds >= MIN_SECONDS);
+    let (drawn, left_out): (Vec<_>, Vec<_>) = all
+        .map(bar)
+        .partition(|bar| !good(bar) || bar.seconds >= MIN_SECONDS);
     if drawn.is_empty() && left_out.is_empty() {
         return None;
     }
     let title = match left_out.len() {
         0 => "All tests".to_owned(),
         n => {
-            format!("{n} tests that passed or do not apply took less than {MIN_SECONDS} s each, and are not drawn")
+            format!(
+                "{n} tests that passed or do not apply took less than {MIN_SECONDS} s each, and are not drawn"
+            )
         }
     };
     let svg = (!drawn.is_empty()).then(|| chart("When each test ran", &drawn, report.seconds));
@@ -101,12 +126,19 @@ fn test_bars(report: &Report) -> Option<Element> {
 }
 
 fn figure(title: &str, drawing: Option<Element>) -> Element {
-    element("figure").with("class", "drawn").child(element("figcaption").text(title)).children(drawing)
+    element("figure")
+        .with("class", "drawn")
+        .child(element("figcaption").text(title))
+        .children(drawing)
 }
 
 /// The bars below each other, over an axis of `least` seconds or more.
 fn chart(title: &str, bars: &[Bar], least: f64) -> Element {
-    let end = bars.iter().map(|bar| bar.began + bar.seconds).fold(least, f64::max).max(1e-3);
+    let end = bars
+        .iter()
+        .map(|bar| bar.began + bar.seconds)
+        .fold(least, f64::max)
+        .max(1e-3);
     let (left, long) = BARS;
     let x = |seconds: f64| left + seconds / end * long;
     let foot = f64::from(u16::try_from(bars.len()).unwrap_or(u16::MAX)) * ROW + 6.0;
@@ -115,19 +147,44 @@ fn chart(title: &str, bars: &[Bar], least: f64) -> Element {
         let at = end * quarter;
         parts.push(line((x(at), 2.0), (x(at), foot), "grid"));
         if quarter != 0.25 && quarter != 0.75 {
-            parts.push(label(x(at), foot + 12.0, "small dim", &axis_label(at, end)).with("text-anchor", "middle"));
+            parts.push(
+                label(x(at), foot + 12.0, "small dim", &axis_label(at, end))
+                    .with("text-anchor", "middle"),
+            );
         }
     }
     let mut summaries = Vec::new();
     let mut y = 2.0;
-    for Bar { name, outcome, began, seconds } in bars {
+    for Bar {
+        name,
+        outcome,
+        began,
+        seconds,
+    } in bars
+    {
         let word = outcome.map(words::outcome).unwrap_or_default();
         let class = outcome.map(|_| color_class(word)).unwrap_or_default();
-        parts.extend(outcome.map(|_| label(0.0, y + 12.0, &format!("small {class}"), &format!("{word:<5}"))));
+        parts.extend(outcome.map(|_| {
+            label(
+                0.0,
+                y + 12.0,
+                &format!("small {class}"),
+                &format!("{word:<5}"),
+            )
+        }));
         parts.push(label(40.0, y + 12.0, "small", name));
         let width = (seconds / end * long).max(1.5);
-        parts.push(rectangle(x(*began), y + 2.0, width, ROW - 5.0, &format!("bar {class}")));
-        parts.push(label(WIDTH, y + 12.0, "small dim", &format!("{seconds:.2} s")).with("text-anchor", "end"));
+        parts.push(rectangle(
+            x(*began),
+            y + 2.0,
+            width,
+            ROW - 5.0,
+            &format!("bar {class}"),
+        ));
+        parts.push(
+            label(WIDTH, y + 12.0, "small dim", &format!("{seconds:.2} s"))
+                .with("text-anchor", "end"),
+        );
         summaries.push(format!("{name} {word} at {began:.1} s for {seconds:.2} s"));
         y += ROW;
     }
@@ -136,7 +193,11 @@ fn chart(title: &str, bars: &[Bar], least: f64) -> Element {
 
 /// A time on the axis: two decimals if the whole time is short.
 fn axis_label(at: f64, end: f64) -> String {
-    if end < 2.0 { format!("{at:.2} s") } else { format!("{at:.1} s") }
+    if end < 2.0 {
+        format!("{at:.2} s")
+    } else {
+        format!("{at:.1} s")
+    }
 }
 
 /// The drawings of a table that has the states of GPUs over time.
@@ -146,7 +207,9 @@ fn load_charts(test: &TestEntry, table: &Table) -> Vec<Element> {
     let drawing = |(figure, title, unit): &LoadFigure| {
         let mut by_gpu: BTreeMap<GpuId, Vec<(f64, f64)>> = BTreeMap::new();
         for (time, state) in &states {
-            let point = figure(state).map(|value| (*time, value)).filter(|(time, _)| time.is_finite());
+            let point = figure(state)
+                .map(|value| (*time, value))
+                .filter(|(time, _)| time.is_finite());
             by_gpu.entry(state.gpu).or_default().extend(point);
         }
         let title = format!("{title}, {}", test.id);
@@ -158,9 +221,19 @@ fn load_charts(test: &TestEntry, table: &Table) -> Vec<Element> {
         all.sort_by_key(|(gpu, _)| *gpu);
         let all: Vec<_> = all
             .into_iter()
-            .map(|(gpu, points)| Curve { name: format!("GPU {gpu}, at most {}", coordinate(most(&points))), points })
+            .map(|(gpu, points)| Curve {
+                name: format!("GPU {gpu}, at most {}", coordinate(most(&points))),
+                points,
+            })
             .collect();
-        curves(&Axes { title: &title, unit, sizes: false }, &all)
+        curves(
+            &Axes {
+                title: &title,
+                unit,
+                sizes: false,
+            },
+            &all,
+        )
     };
     LOAD.iter().filter_map(drawing).collect()
 }

@@ -27,7 +27,10 @@ pub fn suites(report: &Report) -> io::Result<String> {
             .with("errors", &errors.to_string())
             .with("time", &seconds(report.seconds))
     };
-    let (suites, suite) = (counted(element("testsuites")), counted(element("testsuite")));
+    let (suites, suite) = (
+        counted(element("testsuites")),
+        counted(element("testsuite")),
+    );
     // The schema allows no time zone.
     let suite = suite
         .with("hostname", words::host(report))
@@ -41,27 +44,46 @@ fn seconds(seconds: f64) -> String {
 }
 
 fn properties(report: &Report) -> Element {
-    let property = |name: &str, value: &str| element("property").with("name", name).with("value", value);
+    let property =
+        |name: &str, value: &str| element("property").with("name", name).with("value", value);
     let facts = words::facts(report);
     let facts = facts.iter().map(|(name, value)| property(name, value));
-    let known = report.known_problems.iter().map(|problem| property("known_problem", &problem.sentence()));
-    element("properties").child(property("verdict", &report.verdict.to_string())).children(facts).children(known)
+    let known = report
+        .known_problems
+        .iter()
+        .map(|problem| property("known_problem", &problem.sentence()));
+    element("properties")
+        .child(property("verdict", &report.verdict.to_string()))
+        .children(facts)
+        .children(known)
 }
 
 fn case(report: &Report, test: &TestEntry) -> Element {
     let case = test_case(&test.id, test.seconds);
     let (case, details) = match test.outcome {
         Outcome::Pass | Outcome::Warn => (case, findings(test)),
-        Outcome::Fail => (case.child(failure_element("failure", report, test)), String::new()),
-        Outcome::Error => (case.child(failure_element("error", report, test)), String::new()),
-        Outcome::NotApplicable => (case.child(element("skipped").with("message", &test.summary)), findings(test)),
+        Outcome::Fail => (
+            case.child(failure_element("failure", report, test)),
+            String::new(),
+        ),
+        Outcome::Error => (
+            case.child(failure_element("error", report, test)),
+            String::new(),
+        ),
+        Outcome::NotApplicable => (
+            case.child(element("skipped").with("message", &test.summary)),
+            findings(test),
+        ),
     };
     let first = format!("{}  {}\n", words::outcome(test.outcome), test.summary);
     case.child(element("system-out").text(&format!("{first}{details}{}", log(test))))
 }
 
 fn test_case(id: &str, time: f64) -> Element {
-    element("testcase").with("classname", "firstlight").with("name", id).with("time", &seconds(time))
+    element("testcase")
+        .with("classname", "firstlight")
+        .with("name", id)
+        .with("time", &seconds(time))
 }
 
 /// `failure` or `error`; its type is the code of the worst finding.
@@ -69,13 +91,25 @@ fn failure_element(name: &'static str, report: &Report, test: &TestEntry) -> Ele
     let worst = test.findings.iter().rev().max_by_key(|f| f.severity);
     let code = worst.map_or(words::outcome(test.outcome), |f| f.code.as_str());
     let text = findings(test) + &possible(report, test);
-    element(name).with("message", &test.summary).with("type", code).text(&text)
+    element(name)
+        .with("message", &test.summary)
+        .with("type", code)
+        .text(&text)
 }
 
 /// The known problems that may explain the failure of a test, behind its findings.
 fn possible(report: &Report, test: &TestEntry) -> String {
-    let all = report.known_problems.iter().filter(|problem| problem.tests.contains(&test.id));
-    all.map(|problem| format!("possible, and not shown by any test: {}\n", problem.sentence())).collect()
+    let all = report
+        .known_problems
+        .iter()
+        .filter(|problem| problem.tests.contains(&test.id));
+    all.map(|problem| {
+        format!(
+            "possible, and not shown by any test: {}\n",
+            problem.sentence()
+        )
+    })
+    .collect()
 }
 
 fn findings(test: &TestEntry) -> String {
@@ -83,23 +117,57 @@ fn findings(test: &TestEntry) -> String {
 }
 
 fn finding(finding: &FindingEntry) -> String {
-    let FindingEntry { severity, code, subject, message, cause, remedy, .. } = finding;
-    let seen: String = finding.evidence.iter().map(|line| format!("  seen    {line}\n")).collect();
-    let head = format!("{} {code} {subject}\n  {message}\n{seen}", words::severity(*severity));
+    let FindingEntry {
+        severity,
+        code,
+        subject,
+        message,
+        cause,
+        remedy,
+        ..
+    } = finding;
+    let seen: String = finding
+        .evidence
+        .iter()
+        .map(|line| format!("  seen    {line}\n"))
+        .collect();
+    let head = format!(
+        "{} {code} {subject}\n  {message}\n{seen}",
+        words::severity(*severity)
+    );
     let harmless = *severity == Severity::Info;
-    if harmless { head } else { format!("{head}  cause   {cause}\n  remedy  {remedy}\n") }
+    if harmless {
+        head
+    } else {
+        format!("{head}  cause   {cause}\n  remedy  {remedy}\n")
+    }
 }
 
 fn log(test: &TestEntry) -> String {
-    let lines: String = test.log_tail.iter().map(|line| format!("  {line}\n")).collect();
-    if lines.is_empty() { lines } else { format!("last lines of the log\n{lines}") }
+    let lines: String = test
+        .log_tail
+        .iter()
+        .map(|line| format!("  {line}\n"))
+        .collect();
+    if lines.is_empty() {
+        lines
+    } else {
+        format!("last lines of the log\n{lines}")
+    }
 }
 
 /// A FAIL or ERROR without a failed test.
 fn unexplained(report: &Report) -> Option<Element> {
-    let bad = matches!(report.verdict, Verdict::Fail | Verdict::Error) && report.failed().is_empty();
-    let message = format!("verdict {}: {}", report.verdict, words::counts(&report.tests));
-    let error = element("error").with("message", &message).with("type", &report.verdict.to_string());
+    let bad =
+        matches!(report.verdict, Verdict::Fail | Verdict::Error) && report.failed().is_empty();
+    let message = format!(
+        "verdict {}: {}",
+        report.verdict,
+        words::counts(&report.tests)
+    );
+    let error = element("error")
+        .with("message", &message)
+        .with("type", &report.verdict.to_string());
     bad.then(|| test_case("validator", 0.0).child(error))
 }
 

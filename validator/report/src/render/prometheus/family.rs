@@ -22,7 +22,13 @@ impl Family {
     /// else gets another name.
     #[must_use]
     pub const fn new(name: &'static str, help: &'static str) -> Self {
-        Self { name, kind: "gauge", help, series: Vec::new(), seen: BTreeMap::new() }
+        Self {
+            name,
+            kind: "gauge",
+            help,
+            series: Vec::new(),
+            seen: BTreeMap::new(),
+        }
     }
 
     /// The same metric as a counter, which only grows while the program runs.
@@ -34,7 +40,12 @@ impl Family {
 
     /// A gauge with a single series.
     #[must_use]
-    pub fn single(name: &'static str, help: &'static str, labels: &[(&str, &str)], value: f64) -> Self {
+    pub fn single(
+        name: &'static str,
+        help: &'static str,
+        labels: &[(&str, &str)],
+        value: f64,
+    ) -> Self {
         let mut family = Self::new(name, help);
         family.add(labels, value);
         family
@@ -43,7 +54,10 @@ impl Family {
     /// Adds a series. A duplicate of earlier labels gets an additional label, so that neither hides the
     /// other.
     pub fn add(&mut self, labels: &[(&str, &str)], value: f64) {
-        let mut labels: Vec<_> = labels.iter().map(|(name, value)| label(name, value)).collect();
+        let mut labels: Vec<_> = labels
+            .iter()
+            .map(|(name, value)| label(name, value))
+            .collect();
         let times = self.seen.entry(labels.join(",")).or_default();
         *times += 1;
         if *times > 1 {
@@ -55,21 +69,34 @@ impl Family {
     /// A series for each state: 1 for the present one, 0 for the others.
     pub fn states(&mut self, labels: &[(&str, &str)], name: &str, all: &[&str], is: &str) {
         for state in all {
-            self.add(&[labels, &[(name, state)]].concat(), f64::from(u8::from(*state == is)));
+            self.add(
+                &[labels, &[(name, state)]].concat(),
+                f64::from(u8::from(*state == is)),
+            );
         }
     }
 
     /// Its lines.
     #[must_use]
     pub fn text(&self) -> String {
-        let Self { name, kind, help, series, .. } = self;
+        let Self {
+            name,
+            kind,
+            help,
+            series,
+            ..
+        } = self;
         if series.is_empty() {
             return String::new();
         }
         let help = help.replace('\\', "\\\\").replace('\n', "\\n");
         let mut text = format!("# HELP {name} {help}\n# TYPE {name} {kind}\n");
         for (labels, value) in series {
-            let labels = if labels.is_empty() { String::new() } else { format!("{{{labels}}}") };
+            let labels = if labels.is_empty() {
+                String::new()
+            } else {
+                format!("{{{labels}}}")
+            };
             // Writing into a String cannot fail.
             let _ = writeln!(text, "{name}{labels} {value}");
         }
@@ -93,7 +120,14 @@ fn label(name: &str, value: &str) -> String {
 
 /// The name with `_` for whatever a label's name may not have: one bad name would make the whole file invalid.
 fn label_name(name: &str) -> String {
-    let allowed: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
+    let allowed: String = name
+        .chars()
+        .map(|c| if c.is_ascii_alphanumeric() { c } else { '_' })
+        .collect();
     let starts_well = allowed.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
-    if starts_well { allowed } else { format!("_{allowed}") }
+    if starts_well {
+        allowed
+    } else {
+        format!("_{allowed}")
+    }
 }

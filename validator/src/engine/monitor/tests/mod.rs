@@ -11,7 +11,12 @@ use outcome::finding::Subject;
 
 fn gpu(ordinal: usize) -> GpuStatus {
     let bus = u8::try_from(ordinal + 1).unwrap();
-    let gpu = Bdf { domain: 0, bus, device: 0, function: 0 };
+    let gpu = Bdf {
+        domain: 0,
+        bus,
+        device: 0,
+        function: 0,
+    };
     let counted = [
         Counter::VolatileCorrected,
         Counter::VolatileUncorrected,
@@ -27,7 +32,15 @@ fn gpu(ordinal: usize) -> GpuStatus {
         mode: ComputeMode::Shared,
         used_bytes: Some(4 << 20),
         busy_percent: Some(0),
-        counted: counted.into_iter().map(|c| (c, CounterValue::At(7 * u64::from(c < Counter::RemapPending)))).collect(),
+        counted: counted
+            .into_iter()
+            .map(|c| {
+                (
+                    c,
+                    CounterValue::At(7 * u64::from(c < Counter::RemapPending)),
+                )
+            })
+            .collect(),
         ordinal: Some(ordinal),
         recovery: CounterValue::At(0),
         ..GpuStatus::unknown(gpu, Presence::Here)
@@ -35,7 +48,10 @@ fn gpu(ordinal: usize) -> GpuStatus {
 }
 
 fn snapshot(gpus: [GpuStatus; 2]) -> GpuSnapshot {
-    GpuSnapshot { quiet: false, gpus: Ok(gpus.into()) }
+    GpuSnapshot {
+        quiet: false,
+        gpus: Ok(gpus.into()),
+    }
 }
 
 /// A monitor after one snapshot.
@@ -58,7 +74,10 @@ fn fails(code: Code, subject: &str) -> Judgement {
 }
 
 fn errs(code: Code, message: &str) -> Judgement {
-    Judgement::by(code.finding(Severity::Error, Subject::Machine, message).lacking([message]))
+    Judgement::by(
+        code.finding(Severity::Error, Subject::Machine, message)
+            .lacking([message]),
+    )
 }
 
 fn fine() -> Judgement {
@@ -67,7 +86,10 @@ fn fine() -> Judgement {
 
 /// Code, severity and subject of each finding.
 fn keys(said: &Judgement) -> Vec<(&str, Severity, &str)> {
-    said.findings.iter().map(|f| (f.code.as_str(), f.severity, &*f.subject.to_string().leak())).collect()
+    said.findings
+        .iter()
+        .map(|f| (f.code.as_str(), f.severity, &*f.subject.to_string().leak()))
+        .collect()
 }
 
 #[test]

@@ -70,16 +70,25 @@ impl Ranks {
             return Err(Trouble::broken("an arm without GPUs"));
         }
         let started = Self::new(setup).and_then(|mut ranks| ranks.spawn(command).map(|()| ranks));
-        started.map_err(|e: io::Error| Trouble::broken(format!("NCCL's processes cannot be started: {e}")))
+        started.map_err(|e: io::Error| {
+            Trouble::broken(format!("NCCL's processes cannot be started: {e}"))
+        })
     }
 
     fn new(setup: &Setup) -> io::Result<Self> {
         let (topology, graph) = (Output::new()?, Output::new()?);
         // Without a port there is no diagnosis, but everything else works.
-        let ras = ras::free_port().inspect_err(|e| log::warn!("no port for NCCL's RAS: {e}")).ok();
+        let ras = ras::free_port()
+            .inspect_err(|e| log::warn!("no port for NCCL's RAS: {e}"))
+            .ok();
         let folders = Some(setup.library_path.join(":")).filter(|folders| !folders.is_empty());
         let library_path = folders.or_else(|| std::env::var("LD_LIBRARY_PATH").ok());
-        let context = LaunchContext { library_path, topology: topology.path(), graph: graph.path(), ras };
+        let context = LaunchContext {
+            library_path,
+            topology: topology.path(),
+            graph: graph.path(),
+            ras,
+        };
         Ok(Self {
             environment: environment(setup, &context),
             setup: setup.clone(),
@@ -102,23 +111,53 @@ impl Ranks {
     fn spawn(&mut self, command: &dyn Fn() -> io::Result<Command>) -> io::Result<()> {
         self.dumps(true)?;
         let (ranks, first) = (self.setup.gpus.len(), self.first().index());
-        let all = (first..first.saturating_add(ranks)).map(Rank::new).map(Responder::Rank);
-        let all: Vec<_> = if self.setup.processes { all.collect() } else { vec![Responder::All] };
+        let all = (first..first.saturating_add(ranks))
+            .map(Rank::new)
+            .map(Responder::Rank);
+        let all: Vec<_> = if self.setup.processes {
+            all.collect()
+        } else {
+            vec![Responder::All]
+        };
         for responder in all {
             let mut command = command()?;
-            command.env_clear().envs(self.environment.iter().cloned()).stderr(Stdio::inherit());
-            command.envs(self.visible_gpus().map(|gpus| (lineage::VISIBLE_DEVICES, gpus)));
+            command
+                .env_clear()
+                .envs(self.environment.iter().cloned())
+                .stderr(Stdio::inherit());
+            command.envs(
+                self.visible_gpus()
+                    .map(|gpus| (lineage::VISIBLE_DEVICES, gpus)),
+            );
             self.processes.start(command, responder)?;
         }
         // The next arm's processes must not inherit them.
         self.dumps(false)?;
-        let Setup { processes, gpus, most_bytes, room, library, .. } = &self.setup;
+        let Setup {
+            processes,
+            gpus,
+            most_bytes,
+            room,
+            library,
+            ..
+        } = &self.setup;
         self.processes.send_all(|n| {
-            let gpus = if *processes { gpus.get(n).copied().into_iter().collect() } else { gpus.clone() };
+            let gpus = if *processes {
+                gpus.get(n).copied().into_iter().collect()
+            } else {
+                gpus.clone()
+            };
             let rank = Rank::new(first.saturating_add(n));
             let id = *processes && rank == Rank::FIRST;
             let library = library.clone();
-            Ask::Open(Open { gpus, first: rank, most_bytes: *most_bytes, room: *room, id, library })
+            Ask::Open(Open {
+                gpus,
+                first: rank,
+                most_bytes: *most_bytes,
+                room: *room,
+                id,
+                library,
+            })
         });
         if !processes {
             // A single process needs no id.
@@ -135,8 +174,15 @@ impl Ranks {
             return given;
         }
         let own = self.setup.gpus.iter().map(|gpu| gpu.index().to_string());
-        let own = given.map_or(own.collect(), |given| given.split(',').map(str::to_owned).collect::<Vec<_>>());
-        Some(own.into_iter().take(self.setup.gpus.len()).collect::<Vec<_>>().join(","))
+        let own = given.map_or(own.collect(), |given| {
+            given.split(',').map(str::to_owned).collect::<Vec<_>>()
+        });
+        Some(
+            own.into_iter()
+                .take(self.setup.gpus.len())
+                .collect::<Vec<_>>()
+                .join(","),
+        )
     }
 
     fn dumps(&self, inherited: bool) -> io::Result<()> {
@@ -203,13 +249,20 @@ impl Ranks {
 
     /// The first rank of this node.
     fn first(&self) -> Rank {
-        self.setup.part.as_ref().map_or(Rank::FIRST, |part| part.first)
+        self.setup
+            .part
+            .as_ref()
+            .map_or(Rank::FIRST, |part| part.first)
     }
 
     /// How long the communicator has been starting; a process for each GPU starts when [`Self::join`] asks for it.
     #[must_use]
     pub fn age(&self) -> Duration {
-        if self.setup.processes { Duration::ZERO } else { self.begun.elapsed() }
+        if self.setup.processes {
+            Duration::ZERO
+        } else {
+            self.begun.elapsed()
+        }
     }
 
     /// Waits until the communicator exists.
@@ -230,7 +283,11 @@ impl Ranks {
             Answer::Opened(opened) => Some(opened),
             _ => None,
         })?;
-        self.room = opened.iter().map(|opened| opened.room).min().unwrap_or_default();
+        self.room = opened
+            .iter()
+            .map(|opened| opened.room)
+            .min()
+            .unwrap_or_default();
         Ok(opened)
     }
 
@@ -243,19 +300,31 @@ impl Ranks {
         if self.setup.processes {
             let id = opened.iter().find_map(|opened| opened.id.clone());
             // If no process made an id, each process reports the error itself.
-            self.processes.send_all(|_| Ask::Join { id: id.clone(), ranks });
+            self.processes.send_all(|_| Ask::Join {
+                id: id.clone(),
+                ranks,
+            });
         }
         self.joined(due)?;
         let seconds = self.begun.elapsed().as_secs_f64();
         let nccl = opened.first().map_or(0, |opened: &Opened| opened.nccl);
         let library = opened.first().and_then(|opened| opened.library.clone());
-        let devices = opened.into_iter().flat_map(|opened| opened.devices).collect();
-        Ok(Started { nccl, library, devices, seconds })
+        let devices = opened
+            .into_iter()
+            .flat_map(|opened| opened.devices)
+            .collect();
+        Ok(Started {
+            nccl,
+            library,
+            devices,
+            seconds,
+        })
     }
 
     fn joined(&mut self, due: Instant) -> Result<(), Trouble> {
         let joined = |answer| matches!(answer, Answer::Joined).then_some(());
-        self.receive("making the communicator", due, joined).map(drop)
+        self.receive("making the communicator", due, joined)
+            .map(drop)
     }
 
     /// The largest row, bytes.
@@ -311,7 +380,12 @@ impl Ranks {
         self.processes.close();
     }
 
-    fn receive<T>(&mut self, doing: &str, due: Instant, want: impl Fn(Answer) -> Option<T>) -> Result<Vec<T>, Trouble> {
+    fn receive<T>(
+        &mut self,
+        doing: &str,
+        due: Instant,
+        want: impl Fn(Answer) -> Option<T>,
+    ) -> Result<Vec<T>, Trouble> {
         if self.ended {
             return Err(Trouble::broken(format!("{doing}: the arm has ended")));
         }
@@ -325,13 +399,21 @@ impl Ranks {
             _ => None,
         });
         let all: Option<Vec<_>> = all.collect();
-        all.ok_or_else(|| self.end(doing, Fault::broken("the answer does not match the request"), &replies))
+        all.ok_or_else(|| {
+            self.end(
+                doing,
+                Fault::broken("the answer does not match the request"),
+                &replies,
+            )
+        })
     }
 
     /// Stops everything, after the cause has been collected.
     fn end(&mut self, doing: &str, fault: Fault, replies: &[(Responder, Reply)]) -> Trouble {
         let mut diagnosis = match self.ras {
-            Some(at) if fault.kind == TroubleKind::Hang && !self.abandoned.load(Ordering::Acquire) => {
+            Some(at)
+                if fault.kind == TroubleKind::Hang && !self.abandoned.load(Ordering::Acquire) =>
+            {
                 ras::diagnosis(at, RAS_TIMEOUT)
             }
             _ => Vec::new(),
@@ -348,7 +430,11 @@ impl Ranks {
             self.processes.end_after(replies);
         }
         let _ = self.leftovers.remove();
-        let Fault { rank, mut kind, text } = fault;
+        let Fault {
+            rank,
+            mut kind,
+            text,
+        } = fault;
         let mut text = format!("{doing}: {text}");
         if let Some(words) = without_transport {
             kind = TroubleKind::NoTransport;
@@ -356,7 +442,12 @@ impl Ranks {
                 text = format!("{text}: {words}");
             }
         }
-        Trouble { rank, text, kind, diagnosis }
+        Trouble {
+            rank,
+            text,
+            kind,
+            diagnosis,
+        }
     }
 }
 

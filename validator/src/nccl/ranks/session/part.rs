@@ -43,8 +43,16 @@ impl Ranks {
         let nccl = opened.first().map_or(0, |opened| opened.nccl);
         let id = opened.iter().find_map(|opened| opened.id.clone());
         let room = self.room();
-        let devices = opened.into_iter().flat_map(|opened| opened.devices).collect();
-        Ok(Opening { nccl, devices, room, id })
+        let devices = opened
+            .into_iter()
+            .flat_map(|opened| opened.devices)
+            .collect();
+        Ok(Opening {
+            nccl,
+            devices,
+            room,
+            id,
+        })
     }
 
     /// Joins the communicator with all nodes.
@@ -69,10 +77,18 @@ impl Ranks {
     /// Joins a communicator with other nodes.
     fn enter(&mut self, id: &UniqueId, due: Instant) -> Result<(), Trouble> {
         let ranks = self.setup.ranks();
-        self.processes.send_all(|_| Ask::Join { id: Some(id.clone()), ranks });
+        self.processes.send_all(|_| Ask::Join {
+            id: Some(id.clone()),
+            ranks,
+        });
         self.joined(due)?;
         let seconds = self.begun.elapsed().as_secs_f64();
-        self.started = Some(Started { nccl: 0, library: None, devices: Vec::new(), seconds });
+        self.started = Some(Started {
+            nccl: 0,
+            library: None,
+            devices: Vec::new(),
+            seconds,
+        });
         Ok(())
     }
 
@@ -84,7 +100,11 @@ impl Ranks {
         seeds: [u64; 2],
         room: u64,
     ) -> Result<Vec<Done>, Trouble> {
-        self.processes.send_all(|_| Ask::Row { ask: *ask, seeds, room });
+        self.processes.send_all(|_| Ask::Row {
+            ask: *ask,
+            seeds,
+            room,
+        });
         let due = Instant::now() + time_limit(ask, shape);
         self.receive(&ask.to_string(), due, |answer| match answer {
             Answer::Row(done) => Some(*done),
@@ -105,13 +125,23 @@ impl Ranks {
         if ask.collective.rooted() && ask.root.index() >= ranks {
             return refuse(format!("there is no rank {} among {ranks}", ask.root));
         }
-        if ask.check { values(ask, ranks).map(drop).or_else(|fault| refuse(fault.text)) } else { Ok(()) }
+        if ask.check {
+            values(ask, ranks)
+                .map(drop)
+                .or_else(|fault| refuse(fault.text))
+        } else {
+            Ok(())
+        }
     }
 }
 
 /// The time limit of a row.
 fn time_limit(ask: &RowAsk, shape: Shape) -> Duration {
-    let calls = ask.warmups.max(1).saturating_add(ask.iterations.max(1)).saturating_add(1);
+    let calls = ask
+        .warmups
+        .max(1)
+        .saturating_add(ask.iterations.max(1))
+        .saturating_add(1);
     calls_time_limit(shape.bytes, calls.saturating_mul(2)) + REPORT_MARGIN
 }
 
@@ -127,7 +157,10 @@ impl WholeCommunicator {
     /// A communicator of this many ranks.
     #[must_use]
     pub fn new(ranks: usize) -> Self {
-        Self { ranks, nonces: Nonces::new() }
+        Self {
+            ranks,
+            nonces: Nonces::new(),
+        }
     }
 
     /// Seeds for the next row.

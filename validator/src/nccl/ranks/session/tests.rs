@@ -16,7 +16,10 @@ use std::thread;
 const SOON: Duration = Duration::from_secs(20);
 
 fn setup(processes: usize) -> Setup {
-    let (arm, gpus) = (Arm::P2p, (4..4 + processes.max(2)).map(GpuId::new).collect());
+    let (arm, gpus) = (
+        Arm::P2p,
+        (4..4 + processes.max(2)).map(GpuId::new).collect(),
+    );
     Setup {
         arm,
         processes: processes > 0,
@@ -53,21 +56,46 @@ fn say(answer: &Answer) -> String {
 
 fn device(rank: usize) -> Device {
     let bdf = format!("0000:0{rank}:00.0").parse().unwrap();
-    Device { rank: rank.into(), pid: 70, ordinal: GpuId::new(4 + rank), bdf, name: "NVIDIA Something".to_owned() }
+    Device {
+        rank: rank.into(),
+        pid: 70,
+        ordinal: GpuId::new(4 + rank),
+        bdf,
+        name: "NVIDIA Something".to_owned(),
+    }
 }
 
 fn opened(ranks: std::ops::Range<usize>) -> Answer {
-    Answer::Opened(Opened { nccl: 22907, library: None, devices: ranks.map(device).collect(), room: 1 << 11, id: None })
+    Answer::Opened(Opened {
+        nccl: 22907,
+        library: None,
+        devices: ranks.map(device).collect(),
+        room: 1 << 11,
+        id: None,
+    })
 }
 
 fn done(us: f64, first: Option<FirstWrong>) -> Answer {
-    let wrong = Wrongs { count: u64::from(first.is_some()), looked: 256, calls: 2, first, ..Wrongs::default() };
+    let wrong = Wrongs {
+        count: u64::from(first.is_some()),
+        looked: 256,
+        calls: 2,
+        first,
+        ..Wrongs::default()
+    };
     let timed = |us, wrong| Timed { us, wrong };
-    Answer::Row(Box::new(Done { out_of_place: timed(us, Some(wrong)), in_place: timed(us + 1.0, None) }))
+    Answer::Row(Box::new(Done {
+        out_of_place: timed(us, Some(wrong)),
+        in_place: timed(us + 1.0, None),
+    }))
 }
 
 fn failed(kind: TroubleKind, text: &str) -> Answer {
-    Answer::Failed(Fault { rank: None, kind, text: text.to_owned() })
+    Answer::Failed(Fault {
+        rank: None,
+        kind,
+        text: text.to_owned(),
+    })
 }
 
 /// An arm in which each process runs its script.
@@ -86,11 +114,26 @@ fn arm(setup: &Setup, scripts: &[String]) -> Ranks {
 fn joined(setup: &Setup, begin: &str, then: &[&str]) -> Ranks {
     let ranks = setup.gpus.len();
     let script = |rank: usize| {
-        let own = if setup.processes { rank..rank + 1 } else { 0..ranks };
+        let own = if setup.processes {
+            rank..rank + 1
+        } else {
+            0..ranks
+        };
         let then = then.get(rank).copied().unwrap_or("exec sleep 60");
-        [begin, "echo $$", HEAR, &say(&opened(own)), HEAR, &say(&Answer::Joined), then].join("\n")
+        [
+            begin,
+            "echo $$",
+            HEAR,
+            &say(&opened(own)),
+            HEAR,
+            &say(&Answer::Joined),
+            then,
+        ]
+        .join("\n")
     };
-    let scripts: Vec<_> = (0..if setup.processes { ranks } else { 1 }).map(script).collect();
+    let scripts: Vec<_> = (0..if setup.processes { ranks } else { 1 })
+        .map(script)
+        .collect();
     let mut ranks = arm(setup, &scripts);
     ranks.join(SOON).unwrap();
     ranks
@@ -99,7 +142,10 @@ fn joined(setup: &Setup, begin: &str, then: &[&str]) -> Ranks {
 /// The processes' ids, which each has printed first.
 fn pids(ranks: &Ranks) -> Vec<String> {
     let outputs = ranks.processes.output();
-    outputs.iter().map(|text| text.lines().next().unwrap().to_owned()).collect()
+    outputs
+        .iter()
+        .map(|text| text.lines().next().unwrap().to_owned())
+        .collect()
 }
 
 #[track_caller]
@@ -113,13 +159,19 @@ fn assert_gone(pids: &[String]) {
 #[test]
 fn an_arm_of_one_process_starts_does_a_row_and_returns_nccls_output() {
     let setup = setup(0);
-    let then = format!("echo '<system/>' > $NCCL_TOPO_DUMP_FILE; {HEAR}; {}; env", say(&done(5.0, None)));
+    let then = format!(
+        "echo '<system/>' > $NCCL_TOPO_DUMP_FILE; {HEAR}; {}; env",
+        say(&done(5.0, None))
+    );
     let mut ranks = joined(&setup, "", &[&then]);
     let started = ranks.join(SOON).unwrap();
     assert_eq!((started.nccl, &started.devices[1]), (22907, &device(1)));
     assert!(started.seconds > 0.0);
     let row = ranks.row(&ROW).unwrap();
-    assert_eq!((row.bytes, row.count, row.ranks, row.op, row.root), (1024, 256, 2, Some(RedOp::Sum), None));
+    assert_eq!(
+        (row.bytes, row.count, row.ranks, row.op, row.root),
+        (1024, 256, 2, Some(RedOp::Sum), None)
+    );
     assert_eq!((row.out_of_place.us, row.in_place.us), (5.0, 6.0));
     assert_eq!(ranks.topology().as_deref(), Some("<system/>\n"));
     assert_eq!(ranks.graph(), None);
@@ -129,11 +181,20 @@ fn an_arm_of_one_process_starts_does_a_row_and_returns_nccls_output() {
         said.contains(r#"{"Open":{"gpus":[4,5],"first":0,"most_bytes":1024,"room":4096,"id":false,"library":null}}"#),
         "{said}"
     );
-    assert!(said.contains(r#"{"Join":{"id":null,"ranks":2}}"#) && said.contains(r#""seeds":["#), "{said}");
+    assert!(
+        said.contains(r#"{"Join":{"id":null,"ranks":2}}"#) && said.contains(r#""seeds":["#),
+        "{said}"
+    );
     for (name, value) in ranks.environment() {
-        assert!(said.lines().any(|line| line == format!("{name}={value}")), "{name} in {said}");
+        assert!(
+            said.lines().any(|line| line == format!("{name}={value}")),
+            "{name} in {said}"
+        );
     }
-    assert!(!said.contains("CARGO"), "nothing else of ours is in its environment: {said}");
+    assert!(
+        !said.contains("CARGO"),
+        "nothing else of ours is in its environment: {said}"
+    );
 }
 
 #[test]
@@ -145,13 +206,26 @@ fn several_processes_times_are_averaged_and_their_wrong_elements_added_up() {
         found: "0".to_owned(),
         expected: "9".to_owned(),
     };
-    let answers = [done(3.0, None), done(6.0, Some(wrong(1))), done(9.0, Some(wrong(2)))];
+    let answers = [
+        done(3.0, None),
+        done(6.0, Some(wrong(1))),
+        done(9.0, Some(wrong(2))),
+    ];
     let then = answers.map(|answer| format!("{HEAR}; {}", say(&answer)));
     let mut ranks = joined(&setup(3), "", &then.each_ref().map(String::as_str));
     let row = ranks.row(&ROW).unwrap();
     assert_eq!((row.out_of_place.us, row.in_place.us), (6.0, 7.0));
-    let sum = Wrongs { count: 2, looked: 768, calls: 2, first: Some(wrong(1)), ..Wrongs::default() };
-    assert_eq!((row.out_of_place.wrong, row.in_place.wrong), (Some(sum), None));
+    let sum = Wrongs {
+        count: 2,
+        looked: 768,
+        calls: 2,
+        first: Some(wrong(1)),
+        ..Wrongs::default()
+    };
+    assert_eq!(
+        (row.out_of_place.wrong, row.in_place.wrong),
+        (Some(sum), None)
+    );
     let outputs = ranks.processes.output();
     for (rank, said) in outputs.iter().enumerate() {
         let (gpu, id) = (4 + rank, rank == 0);
@@ -169,13 +243,23 @@ fn a_dead_process_is_reported_with_nccls_last_lines_and_stops_the_others() {
     let pids = pids(&ranks);
     let start = Instant::now();
     let trouble = ranks.row(&ROW).unwrap_err();
-    assert!(start.elapsed() < Duration::from_secs(50), "{:?}", start.elapsed());
-    assert_eq!((trouble.rank, trouble.kind), (Some(1.into()), TroubleKind::Died));
+    assert!(
+        start.elapsed() < Duration::from_secs(50),
+        "{:?}",
+        start.elapsed()
+    );
+    assert_eq!(
+        (trouble.rank, trouble.kind),
+        (Some(1.into()), TroubleKind::Died)
+    );
     let text = "all_reduce of 1024 bytes of float, sum: rank 1 died: signal: 11 (SIGSEGV)";
     assert!(trouble.text.starts_with(text), "{trouble}");
     assert_eq!(trouble.diagnosis[0], "vm:1:1 [1] NCCL WARN Cuda failure");
     assert_gone(&pids);
-    assert!(ranks.output().contains("Cuda failure"), "the output can still be read");
+    assert!(
+        ranks.output().contains("Cuda failure"),
+        "the output can still be read"
+    );
     assert!(ranks.row(&ROW).unwrap_err().text.contains("gone"));
 }
 
@@ -186,7 +270,10 @@ fn while_ranks_hang_nccl_is_asked_for_its_state_and_the_silent_rank_is_named() {
     let waits = format!("{HEAR}; {}; {HEAR}; echo let go", say(&waits));
     let mut ranks = joined(&setup(2), "", &[&waits, "exec sleep 60"]);
     let pids = pids(&ranks);
-    let (at, lived) = (TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap(), pids.clone());
+    let (at, lived) = (
+        TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap(),
+        pids.clone(),
+    );
     ranks.ras = Some(at.local_addr().unwrap());
     let nccl = thread::spawn(move || {
         let mut say = at.accept().unwrap().0;
@@ -195,19 +282,43 @@ fn while_ranks_hang_nccl_is_asked_for_its_state_and_the_silent_rank_is_named() {
             hear.read_line(&mut String::new()).unwrap();
             say.write_all(answer.as_bytes()).unwrap();
         }
-        lived.iter().all(|pid| Path::new("/proc").join(pid).exists())
+        lived
+            .iter()
+            .all(|pid| Path::new("/proc").join(pid).exists())
     });
     let start = Instant::now();
     let trouble = ranks.row(&ROW).unwrap_err();
-    assert!(start.elapsed() < Duration::from_secs(50), "{:?}", start.elapsed());
+    assert!(
+        start.elapsed() < Duration::from_secs(50),
+        "{:?}",
+        start.elapsed()
+    );
     assert!(nccl.join().unwrap(), "it is asked while they live");
-    assert_eq!((trouble.rank, trouble.kind), (Some(1.into()), TroubleKind::Hang));
-    assert!(trouble.text.contains("rank 1 does not answer within "), "{trouble}");
-    let patient = format!("within {:.1} s", (calls_time_limit(1024, 8) + REPORT_MARGIN).as_secs_f64());
-    assert!(!trouble.text.contains(&patient), "it was not waited for that long: {trouble}");
-    assert!(trouble.text.contains("no end within 10.0 s at rank 0"), "{trouble}");
+    assert_eq!(
+        (trouble.rank, trouble.kind),
+        (Some(1.into()), TroubleKind::Hang)
+    );
+    assert!(
+        trouble.text.contains("rank 1 does not answer within "),
+        "{trouble}"
+    );
+    let patient = format!(
+        "within {:.1} s",
+        (calls_time_limit(1024, 8) + REPORT_MARGIN).as_secs_f64()
+    );
+    assert!(
+        !trouble.text.contains(&patient),
+        "it was not waited for that long: {trouble}"
+    );
+    assert!(
+        trouble.text.contains("no end within 10.0 s at rank 0"),
+        "{trouble}"
+    );
     assert_eq!(trouble.diagnosis[0], "rank 1: in launch 7");
-    assert!(ranks.output().contains("let go"), "one that answers may abort its communicator");
+    assert!(
+        ranks.output().contains("let go"),
+        "one that answers may abort its communicator"
+    );
     assert_gone(&pids);
 }
 
@@ -223,15 +334,24 @@ fn an_arm_that_does_not_start_in_time_is_a_hang_with_its_stage() {
     assert_eq!((trouble.rank, trouble.kind), (None, TroubleKind::Hang));
     let text = "starting CUDA: the process of all ranks does not answer within 0.2 s";
     assert_eq!(trouble.text, text);
-    assert!(trouble.diagnosis[0].contains("RAS"), "{:?}", trouble.diagnosis);
+    assert!(
+        trouble.diagnosis[0].contains("RAS"),
+        "{:?}",
+        trouble.diagnosis
+    );
     assert_gone(&pids);
 }
 
 #[test]
 fn a_missing_transport_is_reported_in_nccls_words() {
-    let line = "vm:1:1 [0] transport.cc:40 NCCL WARN No transport found for rank 0[60] -> rank 1[70]";
+    let line =
+        "vm:1:1 [0] transport.cc:40 NCCL WARN No transport found for rank 0[60] -> rank 1[70]";
     let fails = say(&failed(TroubleKind::Nccl(2), "ncclAllReduce returned 2"));
-    let mut ranks = joined(&setup(0), "", &[&format!("{HEAR}; echo '{line}'; {fails}; {HEAR}")]);
+    let mut ranks = joined(
+        &setup(0),
+        "",
+        &[&format!("{HEAR}; echo '{line}'; {fails}; {HEAR}")],
+    );
     let trouble = ranks.row(&ROW).unwrap_err();
     assert_eq!(trouble.kind, TroubleKind::NoTransport);
     let end = "ncclAllReduce returned 2: No transport found for rank 0[60] -> rank 1[70]";
@@ -243,11 +363,22 @@ fn a_missing_transport_is_reported_in_nccls_words() {
 fn a_row_without_elements_sends_no_request() {
     // A process that was asked would not answer.
     let mut ranks = joined(&setup(0), "", &[]);
-    let none = RowAsk { collective: Collective::Alltoall, bytes: 16, ..ROW };
+    let none = RowAsk {
+        collective: Collective::Alltoall,
+        bytes: 16,
+        ..ROW
+    };
     let row = ranks.row(&none).unwrap();
     assert_eq!((row.bytes, row.count, row.out_of_place.us), (0, 0, 0.0));
-    assert_eq!((row.out_of_place.wrong, row.in_place.wrong), (Some(Wrongs::default()), None));
-    let none = RowAsk { collective: Collective::AllGather, check: false, ..none };
+    assert_eq!(
+        (row.out_of_place.wrong, row.in_place.wrong),
+        (Some(Wrongs::default()), None)
+    );
+    let none = RowAsk {
+        collective: Collective::AllGather,
+        check: false,
+        ..none
+    };
     assert_eq!(ranks.row(&none).unwrap().out_of_place.wrong, None);
     ranks.processes.end_after(&[]);
 }
@@ -258,7 +389,14 @@ fn invalid_requests_are_refused_and_the_arm_continues() {
     let mut ranks = joined(&setup(0), "", &[&then]);
     for (ask, why) in [
         (RowAsk { bytes: 4096, ..ROW }, "the buffers hold 2048 bytes"),
-        (RowAsk { collective: Collective::Broadcast, root: 2.into(), ..ROW }, "there is no rank 2 among 2"),
+        (
+            RowAsk {
+                collective: Collective::Broadcast,
+                root: 2.into(),
+                ..ROW
+            },
+            "there is no rank 2 among 2",
+        ),
     ] {
         let trouble = ranks.row(&ask).unwrap_err();
         assert_eq!(trouble.kind, TroubleKind::Broken);
@@ -269,22 +407,37 @@ fn invalid_requests_are_refused_and_the_arm_continues() {
 
 #[test]
 fn an_answer_that_does_not_match_stops_the_arm() {
-    let mut ranks = joined(&setup(0), "", &[&format!("{HEAR}; {}; {HEAR}", say(&Answer::Joined))]);
+    let mut ranks = joined(
+        &setup(0),
+        "",
+        &[&format!("{HEAR}; {}; {HEAR}", say(&Answer::Joined))],
+    );
     let pids = pids(&ranks);
     let trouble = ranks.row(&ROW).unwrap_err();
     assert_eq!(trouble.kind, TroubleKind::Broken);
-    assert!(trouble.text.contains("does not match the request"), "{trouble}");
+    assert!(
+        trouble.text.contains("does not match the request"),
+        "{trouble}"
+    );
     assert_gone(&pids);
 }
 
 #[test]
 fn a_dropped_arm_stops_in_bounded_time() {
     // It does not read its socket, and only SIGKILL stops it.
-    let ranks = joined(&setup(2), "trap '' TERM HUP", &["exec sleep 60", "exec sleep 60"]);
+    let ranks = joined(
+        &setup(2),
+        "trap '' TERM HUP",
+        &["exec sleep 60", "exec sleep 60"],
+    );
     let pids = pids(&ranks);
     let start = Instant::now();
     drop(ranks);
-    assert!(start.elapsed() < Duration::from_secs(50), "{:?}", start.elapsed());
+    assert!(
+        start.elapsed() < Duration::from_secs(50),
+        "{:?}",
+        start.elapsed()
+    );
     assert_gone(&pids);
 }
 
@@ -294,7 +447,13 @@ fn arms_start_in_parallel_and_share_nothing() {
     let dumps = [first.topology.path(), first.graph.path()].join(" -o -e ");
     let own = "test -e $NCCL_TOPO_DUMP_FILE -a -e $NCCL_GRAPH_DUMP_FILE && echo own";
     let script = format!("test -e {dumps} && echo of another; {own}; echo done; exec sleep 60");
-    let second = arm(&Setup { arm: Arm::Off, ..setup(0) }, &[script]);
+    let second = arm(
+        &Setup {
+            arm: Arm::Off,
+            ..setup(0)
+        },
+        &[script],
+    );
     let due = Instant::now() + SOON;
     while !second.output().contains("done") && Instant::now() < due {
         thread::sleep(Duration::from_millis(5));
@@ -308,7 +467,10 @@ fn arms_start_in_parallel_and_share_nothing() {
 
 #[test]
 fn an_arm_without_gpus_or_without_a_program_is_not_started() {
-    let none = Setup { gpus: Vec::new(), ..setup(0) };
+    let none = Setup {
+        gpus: Vec::new(),
+        ..setup(0)
+    };
     assert_eq!(Ranks::start(&none).unwrap_err().kind, TroubleKind::Broken);
     let missing = || Ok(Command::new("/nowhere/rank"));
     let trouble = Ranks::launch(&setup(2), &missing).unwrap_err();

@@ -103,8 +103,16 @@ pub(super) fn send(
         }
         for one in failed {
             let again = one.again && client.elapsed() < deadline;
-            let still = if again { send_older(&one.name, spool, deadline, client, &mut sent) } else { Some(one) };
-            if let Some(FailedReport { name, why, again: tried }) = still
+            let still = if again {
+                send_older(&one.name, spool, deadline, client, &mut sent)
+            } else {
+                Some(one)
+            };
+            if let Some(FailedReport {
+                name,
+                why,
+                again: tried,
+            }) = still
                 && (again || !tried)
             {
                 let why = format!("the server takes other reports, and this one not: {why}");
@@ -138,7 +146,8 @@ fn send_older(
     let body = match spool.read(name) {
         Ok(body) => body,
         Err(e) => {
-            sent.remarks.push(format!("{name} from the spool cannot be read: {e}"));
+            sent.remarks
+                .push(format!("{name} from the spool cannot be read: {e}"));
             return None;
         }
     };
@@ -150,8 +159,19 @@ fn send_older(
         }
     };
     let (key, left) = (digest(&body), deadline.saturating_sub(client.elapsed()));
-    let post = ReportPost { body: &body, key: &key, verdict: verdict_of(name), mac: mac.as_deref() };
-    let failed = |why, again| Some(FailedReport { name: name.to_owned(), why, again });
+    let post = ReportPost {
+        body: &body,
+        key: &key,
+        verdict: verdict_of(name),
+        mac: mac.as_deref(),
+    };
+    let failed = |why, again| {
+        Some(FailedReport {
+            name: name.to_owned(),
+            why,
+            again,
+        })
+    };
     match attempt(post, left, client) {
         Attempt::Delivered => {
             sent.older += 1;
@@ -165,17 +185,27 @@ fn send_older(
 
 /// Puts this report into the spool without trying to send it; `why` is the reason.
 pub(super) fn keep_unsent(finished: &FinishedReport, spool: &ReportStore, why: &str) -> SendResult {
-    let mut sent = SendResult { why_not: Some(why.to_owned()), ..SendResult::default() };
+    let mut sent = SendResult {
+        why_not: Some(why.to_owned()),
+        ..SendResult::default()
+    };
     let _name = add_to_spool(finished, spool, &mut sent);
     sent.waiting = spool.files().map_or(0, |files| files.len());
     sent
 }
 
-fn add_to_spool(finished: &FinishedReport, spool: &ReportStore, sent: &mut SendResult) -> Option<String> {
+fn add_to_spool(
+    finished: &FinishedReport,
+    spool: &ReportStore,
+    sent: &mut SendResult,
+) -> Option<String> {
     match spool.save(&finished.name, &finished.bytes) {
         Ok(saved) => {
             if !saved.removed.is_empty() {
-                sent.remarks.push(format!("never sent, because the spool is full: {}", saved.removed.join(" ")));
+                sent.remarks.push(format!(
+                    "never sent, because the spool is full: {}",
+                    saved.removed.join(" ")
+                ));
             }
             Some(saved.name)
         }
@@ -188,7 +218,8 @@ fn add_to_spool(finished: &FinishedReport, spool: &ReportStore, sent: &mut SendR
 
 fn remove_sent(spool: &ReportStore, name: &str, sent: &mut SendResult) {
     if let Err(e) = spool.remove(name) {
-        sent.remarks.push(format!("sent and still in the spool: {name}: {e}"));
+        sent.remarks
+            .push(format!("sent and still in the spool: {name}: {e}"));
     }
 }
 
@@ -198,7 +229,8 @@ fn set_aside(spool: &ReportStore, name: &str, why: &str, suffix: &str, sent: &mu
         Ok(aside) => format!("set aside as {aside}"),
         Err(e) => format!("not set aside: {e}"),
     };
-    sent.rejected.push(format!("{name} from the spool is not sent: {why}, {aside}"));
+    sent.rejected
+        .push(format!("{name} from the spool is not sent: {why}, {aside}"));
 }
 
 /// One attempt within `left`.
@@ -208,7 +240,9 @@ fn attempt(post: ReportPost<'_>, left: Duration, client: &mut impl UploadClient)
     }
     match client.post(post, left.min(MAX_ATTEMPT)) {
         Ok(200..=299) => Attempt::Delivered,
-        Ok(status) if is_retryable(status) => Attempt::Failed(format!("answered {}", status_text(status))),
+        Ok(status) if is_retryable(status) => {
+            Attempt::Failed(format!("answered {}", status_text(status)))
+        }
         Ok(status) => Attempt::Refused(format!("answered {}", status_text(status))),
         Err(e) => Attempt::Failed(e.to_string()),
     }
@@ -226,7 +260,12 @@ fn deliver(
     tries: &mut usize,
 ) -> Result<(), String> {
     let key = digest(body);
-    let post = ReportPost { body, key: &key, verdict, mac };
+    let post = ReportPost {
+        body,
+        key: &key,
+        verdict,
+        mac,
+    };
     let mut pause = FIRST_PAUSE;
     loop {
         let left = deadline.saturating_sub(client.elapsed());

@@ -16,7 +16,13 @@ struct Server {
 impl Server {
     fn new(answers: impl IntoIterator<Item = Result<u16, HttpError>>) -> Self {
         let answers = answers.into_iter().collect();
-        Self { answers, now: Duration::ZERO, got: Vec::new(), pauses: Vec::new(), macs: Vec::new() }
+        Self {
+            answers,
+            now: Duration::ZERO,
+            got: Vec::new(),
+            pauses: Vec::new(),
+            macs: Vec::new(),
+        }
     }
 
     fn bodies(&self) -> Vec<&str> {
@@ -30,8 +36,15 @@ impl UploadClient for Server {
         self.now += Duration::from_millis(10);
         assert_eq!(post.key, digest(post.body));
         self.macs.push(post.mac.map(str::to_owned));
-        self.got.push((String::from_utf8_lossy(post.body).into_owned(), post.verdict.to_owned()));
-        if self.answers.len() > 1 { self.answers.pop_front().unwrap() } else { self.answers[0].clone() }
+        self.got.push((
+            String::from_utf8_lossy(post.body).into_owned(),
+            post.verdict.to_owned(),
+        ));
+        if self.answers.len() > 1 {
+            self.answers.pop_front().unwrap()
+        } else {
+            self.answers[0].clone()
+        }
     }
 
     fn elapsed(&self) -> Duration {
@@ -51,7 +64,10 @@ fn refused() -> Result<u16, HttpError> {
 }
 
 fn finished(text: &str) -> FinishedReport {
-    FinishedReport { bytes: text.into(), name: "20261120T100000Z-FAIL".into() }
+    FinishedReport {
+        bytes: text.into(),
+        name: "20261120T100000Z-FAIL".into(),
+    }
 }
 
 fn spool(keep: usize) -> (tempfile::TempDir, ReportStore) {
@@ -65,7 +81,13 @@ fn a_failing_server_is_retried_until_it_accepts() {
     let (_dir, spool) = spool(9);
     let mut server = Server::new([Ok(500), refused(), Ok(201)]);
     let sent = send(&finished("r"), &spool, MINUTE, &mut server);
-    assert_eq!(sent, SendResult { tries: 3, ..SendResult::default() });
+    assert_eq!(
+        sent,
+        SendResult {
+            tries: 3,
+            ..SendResult::default()
+        }
+    );
     assert_eq!(server.bodies(), ["r", "r", "r"]);
     assert_eq!(server.pauses, [500, 1000]);
     assert_eq!(spool.files().unwrap(), []);
@@ -75,13 +97,24 @@ fn a_failing_server_is_retried_until_it_accepts() {
 fn unsent_reports_are_sent_first_next_time_the_oldest_first() {
     let (_dir, spool) = spool(9);
     for text in ["one", "two"] {
-        let sent = send(&finished(text), &spool, MINUTE, &mut Server::new([refused()]));
+        let sent = send(
+            &finished(text),
+            &spool,
+            MINUTE,
+            &mut Server::new([refused()]),
+        );
         assert!(sent.why_not.unwrap().contains("Connection refused ("));
     }
     let mut server = Server::new([Ok(200)]);
     let sent = send(&finished("three"), &spool, MINUTE, &mut server);
-    assert_eq!((sent.older, sent.tries, sent.why_not, sent.waiting), (2, 1, None, 0));
-    assert_eq!(server.got, ["one", "two", "three"].map(|text| (text.to_owned(), "FAIL".to_owned())));
+    assert_eq!(
+        (sent.older, sent.tries, sent.why_not, sent.waiting),
+        (2, 1, None, 0)
+    );
+    assert_eq!(
+        server.got,
+        ["one", "two", "three"].map(|text| (text.to_owned(), "FAIL".to_owned()))
+    );
 }
 
 #[test]
@@ -91,7 +124,10 @@ fn an_unreachable_server_costs_the_deadline_and_not_more() {
     let sent = send(&finished("r"), &spool, Duration::from_secs(20), &mut server);
     assert!(server.now <= Duration::from_secs(20));
     assert_eq!(server.pauses, [500, 1000, 2000, 4000, 8000]);
-    assert_eq!(sent.why_not.unwrap(), "Connection refused (6 tries in 20 s)");
+    assert_eq!(
+        sent.why_not.unwrap(),
+        "Connection refused (6 tries in 20 s)"
+    );
     assert_eq!(sent.waiting, 1);
 }
 
@@ -101,7 +137,10 @@ fn a_refused_report_is_not_retried_and_does_not_block_others() {
     keep_unsent(&finished("bad"), &spool, "no network");
     let mut server = Server::new([Ok(413), Ok(204)]);
     let sent = send(&finished("good"), &spool, MINUTE, &mut server);
-    assert_eq!((server.bodies(), sent.why_not, sent.waiting), (vec!["bad", "good"], None, 0));
+    assert_eq!(
+        (server.bodies(), sent.why_not, sent.waiting),
+        (vec!["bad", "good"], None, 0)
+    );
     let line = "000001-20261120T100000Z-FAIL.json from the spool is not sent: the server takes other reports, and this one \
                 not: answered 413 Payload Too Large, set aside as 000001-20261120T100000Z-FAIL.json.unsent";
     assert_eq!(sent.rejected, [line]);
@@ -122,7 +161,11 @@ impl<F: Fn(&str) -> Result<u16, HttpError>> UploadClient for Choosy<F> {
         let body = String::from_utf8_lossy(post.body).into_owned();
         let answer = (self.of)(&body);
         // One that does not answer takes all the time that it gets.
-        self.now += if answer.is_err() { within } else { Duration::from_millis(10) };
+        self.now += if answer.is_err() {
+            within
+        } else {
+            Duration::from_millis(10)
+        };
         self.got.push(body);
         answer
     }
@@ -138,20 +181,51 @@ impl<F: Fn(&str) -> Result<u16, HttpError>> UploadClient for Choosy<F> {
 
 #[test]
 fn a_report_that_always_fails_blocks_no_other_and_is_set_aside_and_named() {
-    for answer in [Ok(500), Ok(503), Err(HttpError::NoAnswer("Connection reset by peer".into()))] {
+    for answer in [
+        Ok(500),
+        Ok(503),
+        Err(HttpError::NoAnswer("Connection reset by peer".into())),
+    ] {
         let (_dir, spool) = spool(9);
         for text in ["poison", "older"] {
             keep_unsent(&finished(text), &spool, "no network");
         }
-        let of = |body: &str| if body == "poison" { answer.clone() } else { Ok(201) };
-        let mut server = Choosy { of, now: Duration::ZERO, got: vec![] };
+        let of = |body: &str| {
+            if body == "poison" {
+                answer.clone()
+            } else {
+                Ok(201)
+            }
+        };
+        let mut server = Choosy {
+            of,
+            now: Duration::ZERO,
+            got: vec![],
+        };
         let sent = send(&finished("today"), &spool, MINUTE, &mut server);
         assert_eq!(server.got, ["poison", "today", "older", "poison"]);
-        assert_eq!((sent.why_not, sent.older, sent.waiting), (None, 1, 0), "{answer:?}");
+        assert_eq!(
+            (sent.why_not, sent.older, sent.waiting),
+            (None, 1, 0),
+            "{answer:?}"
+        );
         let line = "000001-20261120T100000Z-FAIL.json from the spool is not sent: the server takes other reports";
-        assert!(sent.rejected.len() == 1 && sent.rejected[0].starts_with(line), "{:?}", sent.rejected);
-        assert!(spool.dir().join("000001-20261120T100000Z-FAIL.json.unsent").exists());
-        let mut server = Choosy { of: |_: &str| Ok(201), now: Duration::ZERO, got: vec![] };
+        assert!(
+            sent.rejected.len() == 1 && sent.rejected[0].starts_with(line),
+            "{:?}",
+            sent.rejected
+        );
+        assert!(
+            spool
+                .dir()
+                .join("000001-20261120T100000Z-FAIL.json.unsent")
+                .exists()
+        );
+        let mut server = Choosy {
+            of: |_: &str| Ok(201),
+            now: Duration::ZERO,
+            got: vec![],
+        };
         send(&finished("tomorrow"), &spool, MINUTE, &mut server);
         assert_eq!(server.got, ["tomorrow"]);
     }
@@ -159,14 +233,29 @@ fn a_report_that_always_fails_blocks_no_other_and_is_set_aside_and_named() {
 
 #[test]
 fn while_the_server_takes_nothing_no_report_is_set_aside() {
-    for answer in [Ok(500), Err(HttpError::NoAnswer("Connection reset by peer".into()))] {
+    for answer in [
+        Ok(500),
+        Err(HttpError::NoAnswer("Connection reset by peer".into())),
+    ] {
         let (_dir, spool) = spool(9);
         keep_unsent(&finished("one"), &spool, "no network");
         for text in ["two", "three"] {
-            let mut server = Choosy { of: |_: &str| answer.clone(), now: Duration::ZERO, got: vec![] };
+            let mut server = Choosy {
+                of: |_: &str| answer.clone(),
+                now: Duration::ZERO,
+                got: vec![],
+            };
             let sent = send(&finished(text), &spool, MINUTE, &mut server);
-            assert!(server.got.iter().any(|body| body == text) && server.now <= MINUTE, "{:?}", server.got);
-            assert!(sent.why_not.is_some() && sent.rejected.is_empty(), "{:?}", sent.rejected);
+            assert!(
+                server.got.iter().any(|body| body == text) && server.now <= MINUTE,
+                "{:?}",
+                server.got
+            );
+            assert!(
+                sent.why_not.is_some() && sent.rejected.is_empty(),
+                "{:?}",
+                sent.rejected
+            );
         }
         assert_eq!(spool.files().unwrap().len(), 3);
     }
@@ -175,7 +264,10 @@ fn while_the_server_takes_nothing_no_report_is_set_aside() {
     keep_unsent(&finished("one"), &spool, "no network");
     let mut server = Server::new([Ok(503), Ok(201)]);
     let sent = send(&finished("two"), &spool, MINUTE, &mut server);
-    assert_eq!((server.bodies(), sent.rejected.len(), sent.waiting), (vec!["one", "two", "one"], 0, 0));
+    assert_eq!(
+        (server.bodies(), sent.rejected.len(), sent.waiting),
+        (vec!["one", "two", "one"], 0, 0)
+    );
 }
 
 #[test]
@@ -184,7 +276,16 @@ fn reports_that_are_set_aside_do_not_fill_the_disk() {
     for text in ["one", "two", "three", "four"] {
         keep_unsent(&finished(text), &spool, "no network");
         let of = |body: &str| if body == text { Ok(400) } else { Ok(201) };
-        send(&finished("today"), &spool, MINUTE, &mut Choosy { of, now: Duration::ZERO, got: vec![] });
+        send(
+            &finished("today"),
+            &spool,
+            MINUTE,
+            &mut Choosy {
+                of,
+                now: Duration::ZERO,
+                got: vec![],
+            },
+        );
     }
     assert_eq!(std::fs::read_dir(spool.dir()).unwrap().count(), 2);
 }
@@ -197,19 +298,34 @@ fn a_file_of_a_mac_is_read_no_further_than_a_mac_goes() {
     let mac = spool.dir().join("000001-20261120T100000Z-FAIL.json.hmac");
     let long = std::fs::read_to_string(&mac).unwrap() + &" ".repeat(100);
     std::fs::write(&mac, long).unwrap();
-    let sent = send(&finished("two"), &spool, MINUTE, &mut Server::new([Ok(200)]));
-    assert!(sent.rejected[0].contains("its MAC cannot be read: larger than 66 B"), "{:?}", sent.rejected);
+    let sent = send(
+        &finished("two"),
+        &spool,
+        MINUTE,
+        &mut Server::new([Ok(200)]),
+    );
+    assert!(
+        sent.rejected[0].contains("its MAC cannot be read: larger than 66 B"),
+        "{:?}",
+        sent.rejected
+    );
 }
 
 #[test]
 fn the_spool_is_bounded_and_reports_losses() {
     let (_dir, spool) = spool(2);
     for text in ["one", "two"] {
-        assert_eq!(keep_unsent(&finished(text), &spool, "no network").remarks, [""; 0]);
+        assert_eq!(
+            keep_unsent(&finished(text), &spool, "no network").remarks,
+            [""; 0]
+        );
     }
     let sent = keep_unsent(&finished("three"), &spool, "no network");
     assert_eq!(sent.waiting, 2);
-    assert_eq!(sent.remarks, ["never sent, because the spool is full: 000001-20261120T100000Z-FAIL.json"]);
+    assert_eq!(
+        sent.remarks,
+        ["never sent, because the spool is full: 000001-20261120T100000Z-FAIL.json"]
+    );
 }
 
 #[test]
@@ -219,7 +335,13 @@ fn an_unwritable_spool_does_not_prevent_sending() {
     let spool = ReportStore::new(dir.path().join("spool"), 9);
     let sent = send(&finished("r"), &spool, MINUTE, &mut Server::new([Ok(200)]));
     assert_eq!(sent.why_not, None);
-    assert!(sent.remarks.iter().any(|r| r.starts_with("not in the spool: ")), "{:?}", sent.remarks);
+    assert!(
+        sent.remarks
+            .iter()
+            .any(|r| r.starts_with("not in the spool: ")),
+        "{:?}",
+        sent.remarks
+    );
 }
 
 fn keyed(spool: &ReportStore, byte: u8) -> ReportStore {
@@ -236,11 +358,18 @@ fn with_a_key_each_report_is_sent_with_its_mac() {
     keep_unsent(&finished("one"), &spool, "no network");
     let mut server = Server::new([Ok(200)]);
     let sent = send(&finished("two"), &spool, MINUTE, &mut server);
-    assert_eq!((sent.older, &sent.why_not, sent.waiting, &sent.remarks[..]), (1, &None, 0, &[][..]));
+    assert_eq!(
+        (sent.older, &sent.why_not, sent.waiting, &sent.remarks[..]),
+        (1, &None, 0, &[][..])
+    );
     let macs = ["one", "two"].map(|text| spool.mac("x-FAIL", text.as_bytes()));
     assert!(macs[0].is_some() && macs[0] != macs[1]);
     assert_eq!(server.macs, macs);
-    assert_eq!(std::fs::read_dir(spool.dir()).unwrap().count(), 0, "a sent report takes its MAC with it");
+    assert_eq!(
+        std::fs::read_dir(spool.dir()).unwrap().count(),
+        0,
+        "a sent report takes its MAC with it"
+    );
     let mut server = Server::new([Ok(200)]);
     send(&finished("three"), &plain, MINUTE, &mut server);
     assert_eq!(server.macs, [None]);
@@ -264,19 +393,37 @@ fn a_report_that_is_not_proven_is_named_set_aside_and_never_sent() {
     keep_unsent(&finished("good"), &spool, "");
     let mut server = Server::new([Ok(200)]);
     let sent = send(&finished("now"), &spool, MINUTE, &mut server);
-    assert_eq!((server.bodies(), sent.older, sent.waiting), (vec!["good", "now"], 1, 0));
-    let why = ["it has no MAC", "its MAC is wrong", "its MAC is wrong", "its MAC is wrong"];
-    let names = [name(1, "FAIL"), name(2, "FAIL"), name(3, "FAIL"), name(4, "PASS")];
-    let expected = names
-        .iter()
-        .zip(why)
-        .map(|(name, why)| format!("{name} from the spool is not sent: {why}, set aside as {name}.unproven"));
+    assert_eq!(
+        (server.bodies(), sent.older, sent.waiting),
+        (vec!["good", "now"], 1, 0)
+    );
+    let why = [
+        "it has no MAC",
+        "its MAC is wrong",
+        "its MAC is wrong",
+        "its MAC is wrong",
+    ];
+    let names = [
+        name(1, "FAIL"),
+        name(2, "FAIL"),
+        name(3, "FAIL"),
+        name(4, "PASS"),
+    ];
+    let expected = names.iter().zip(why).map(|(name, why)| {
+        format!("{name} from the spool is not sent: {why}, set aside as {name}.unproven")
+    });
     assert_eq!(sent.rejected, expected.collect::<Vec<_>>());
     for name in names {
-        assert!(spool.dir().join(format!("{name}.unproven")).exists(), "{name}");
+        assert!(
+            spool.dir().join(format!("{name}.unproven")).exists(),
+            "{name}"
+        );
     }
     let mut server = Server::new([Ok(200)]);
-    assert_eq!(send(&finished("next"), &spool, MINUTE, &mut server).rejected, [""; 0]);
+    assert_eq!(
+        send(&finished("next"), &spool, MINUTE, &mut server).rejected,
+        [""; 0]
+    );
     assert_eq!(server.bodies(), ["next"]);
 }
 

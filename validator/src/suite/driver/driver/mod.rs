@@ -36,7 +36,11 @@ fn run(context: &TestContext) -> Result<Judgement, Box<Finding>> {
     let Some(loaded) = loaded.filter(|_| fabric.gpus.len() > of_guests(fabric)) else {
         return Ok(judge_unloaded(fabric, account, findings));
     };
-    findings.extend(parts::judge(nvidia, loaded, context.identity.kernel.as_deref()));
+    findings.extend(parts::judge(
+        nvidia,
+        loaded,
+        context.identity.kernel.as_deref(),
+    ));
     findings.extend(unbound_gpus(fabric, &findings));
     findings.extend(api_mismatch(context.log.as_deref().unwrap_or_default()));
     let summary = match worst(&findings) {
@@ -48,17 +52,28 @@ fn run(context: &TestContext) -> Result<Judgement, Box<Finding>> {
 
 /// Judges a machine on which the driver does not run. Without a GPU no driver is needed. With a GPU only an image without a
 /// driver and `driver.load = false` excuse that; otherwise a GPU without its driver fails.
-fn judge_unloaded(fabric: &Fabric, account: Option<&Account>, mut findings: Vec<Finding>) -> Judgement {
+fn judge_unloaded(
+    fabric: &Fabric,
+    account: Option<&Account>,
+    mut findings: Vec<Finding>,
+) -> Judgement {
     let passed = of_guests(fabric);
     let gpus = fabric.gpus.len().saturating_sub(passed);
     let why = match account {
-        _ if gpus == 0 && passed > 0 => format!("{} passed to virtual machines, no other", count(passed, "GPU")),
+        _ if gpus == 0 && passed > 0 => format!(
+            "{} passed to virtual machines, no other",
+            count(passed, "GPU")
+        ),
         _ if gpus == 0 => match account.and_then(|a| a.module("nvidia")?.error.as_deref()) {
             Some(error) => format!("no NVIDIA GPU; loading nvidia failed with {error}"),
             None => "no NVIDIA GPU".to_owned(),
         },
         Some(account) if !account.load => {
-            let cause = if account.image.is_some() { "driver.load = false" } else { "the image carries no GPU driver" };
+            let cause = if account.image.is_some() {
+                "driver.load = false"
+            } else {
+                "the image carries no GPU driver"
+            };
             format!("{cause}: {} without a driver", count(gpus, "GPU"))
         }
         _ => {
@@ -66,7 +81,10 @@ fn judge_unloaded(fabric: &Fabric, account: Option<&Account>, mut findings: Vec<
                 let held = held_by_others(fabric);
                 let free = gpus.saturating_sub(held.values().sum());
                 findings.extend((free > 0).then(|| not_loaded(free, account.is_some())));
-                findings.extend(held.into_iter().map(|(driver, gpus)| held_instead(driver, gpus)));
+                findings.extend(
+                    held.into_iter()
+                        .map(|(driver, gpus)| held_instead(driver, gpus)),
+                );
             }
             String::new()
         }
@@ -79,14 +97,19 @@ fn judge_unloaded(fabric: &Fabric, account: Option<&Account>, mut findings: Vec<
 
 /// How many GPUs are passed to virtual machines, where their driver is.
 fn of_guests(fabric: &Fabric) -> usize {
-    let passed = |gpu: &&Device| fabric.gpus.contains(&gpu.bdf) && gpu.pass_through_driver().is_some();
+    let passed =
+        |gpu: &&Device| fabric.gpus.contains(&gpu.bdf) && gpu.pass_through_driver().is_some();
     fabric.devices.iter().filter(passed).count()
 }
 
 /// How many GPUs each other driver holds, other than for virtual machines.
 fn held_by_others(fabric: &Fabric) -> BTreeMap<&str, usize> {
     let mut held = BTreeMap::new();
-    for gpu in fabric.devices.iter().filter(|d| fabric.gpus.contains(&d.bdf) && d.pass_through_driver().is_none()) {
+    for gpu in fabric
+        .devices
+        .iter()
+        .filter(|d| fabric.gpus.contains(&d.bdf) && d.pass_through_driver().is_none())
+    {
         if let Some(driver) = gpu.driver.as_deref().filter(|name| *name != "nvidia") {
             *held.entry(driver).or_default() += 1;
         }
@@ -96,12 +119,19 @@ fn held_by_others(fabric: &Fabric) -> BTreeMap<&str, usize> {
 
 /// GPUs that another driver holds lack NVIDIA's because of it: their finding is that of the test `drivers`.
 fn held_instead(driver: &str, gpus: usize) -> Finding {
-    let message = format!("no NVIDIA driver is loaded: {driver} holds {}", count(gpus, "GPU"));
+    let message = format!(
+        "no NVIDIA driver is loaded: {driver} holds {}",
+        count(gpus, "GPU")
+    );
     Code::DriverForeign
         .finding(Severity::Fail, Subject::part(driver), message)
         .values(driver, "nvidia", None)
         .seen("/sys/module/nvidia: missing")
-        .because(Reason::ForeignDriver(ForeignDriver { name: driver.to_owned(), bound: true, alone: true }))
+        .because(Reason::ForeignDriver(ForeignDriver {
+            name: driver.to_owned(),
+            bound: true,
+            alone: true,
+        }))
 }
 
 fn not_loaded(gpus: usize, tried: bool) -> Finding {
@@ -110,19 +140,32 @@ fn not_loaded(gpus: usize, tried: bool) -> Finding {
         .finding(Severity::Fail, Subject::part("nvidia"), message)
         .values("not loaded", "loaded", None)
         .seen("/sys/module/nvidia: missing");
-    finding.because(if tried { Reason::LoadFailed } else { Reason::NotLoaded })
+    finding.because(if tried {
+        Reason::LoadFailed
+    } else {
+        Reason::NotLoaded
+    })
 }
 
 /// GPUs that respond but are not bound although NVIDIA's driver is loaded. The test `drivers` reports those
 /// that another driver holds; those in `known`, which init names, are reported already.
 fn unbound_gpus(fabric: &Fabric, known: &[Finding]) -> Vec<Finding> {
-    let gpus = fabric.devices.iter().filter(|d| fabric.gpus.contains(&d.bdf));
+    let gpus = fabric
+        .devices
+        .iter()
+        .filter(|d| fabric.gpus.contains(&d.bdf));
     let alone = gpus.filter(|d| d.driver.is_none() && !d.config.gone);
-    let is_known = |bdf| known.iter().any(|f| f.subject == Subject::from(bdf) && f.severity >= Severity::Fail);
+    let is_known = |bdf| {
+        known
+            .iter()
+            .any(|f| f.subject == Subject::from(bdf) && f.severity >= Severity::Fail)
+    };
     let new = alone.filter(|d| !is_known(d.bdf));
     let finding = |bdf: Bdf| {
         let message = format!("the NVIDIA driver is loaded but not bound to {bdf}");
-        let finding = Code::GpuInit.finding(Severity::Fail, bdf, message).because(Reason::NotBound);
+        let finding = Code::GpuInit
+            .finding(Severity::Fail, bdf, message)
+            .because(Reason::NotBound);
         finding.seen(format!("/sys/bus/pci/devices/{bdf}/driver: missing"))
     };
     new.map(|d| finding(d.bdf)).collect()
@@ -133,13 +176,21 @@ fn api_mismatch(log: &[kmsg::Line]) -> Option<Finding> {
     let lines = kmsg::mentioning(log, &["NVRM: API mismatch"], 8);
     let first = lines.first()?;
     let message = format!("a program of another version called the driver: {first}");
-    Some(Code::DriverMismatch.finding(Severity::Warn, Subject::part("nvidia"), message).seen_all(lines))
+    Some(
+        Code::DriverMismatch
+            .finding(Severity::Warn, Subject::part("nvidia"), message)
+            .seen_all(lines),
+    )
 }
 
 /// The worst finding, if it is more than information.
 fn worst(findings: &[Finding]) -> Option<&Finding> {
     // The first of the worst: `max_by_key` would return the last.
-    findings.iter().rev().filter(|f| f.severity > Severity::Info).max_by_key(|f| f.severity)
+    findings
+        .iter()
+        .rev()
+        .filter(|f| f.severity > Severity::Info)
+        .max_by_key(|f| f.severity)
 }
 
 #[cfg(test)]
@@ -154,8 +205,7 @@ mod tests {
     use std::time::Duration;
 
     fn noted(code: &str, severity: &str) -> Vec<Finding> {
-        let noted =
-            json!([{ "code": code, "severity": severity, "subject": "nvidia", "message": "said", "evidence": [] }]);
+        let noted = json!([{ "code": code, "severity": severity, "subject": "nvidia", "message": "said", "evidence": [] }]);
         account::findings(&with("/findings", noted))
     }
 
@@ -166,16 +216,32 @@ mod tests {
     #[test]
     fn no_gpu_is_not_applicable_and_enodev_is_named() {
         let none = fixture::machine(0);
-        assert_eq!(judge_unloaded(&none, None, vec![]), Judgement::not_applicable("no NVIDIA GPU"));
+        assert_eq!(
+            judge_unloaded(&none, None, vec![]),
+            Judgement::not_applicable("no NVIDIA GPU")
+        );
         let said = judge_unloaded(&none, Some(&enodev()), noted("DRIVER-NO-GPU", "info"));
-        assert_eq!((said.outcome(), said.findings.len()), (Outcome::NotApplicable, 1));
-        assert_eq!(said.summary, "no NVIDIA GPU; loading nvidia failed with ENODEV");
+        assert_eq!(
+            (said.outcome(), said.findings.len()),
+            (Outcome::NotApplicable, 1)
+        );
+        assert_eq!(
+            said.summary,
+            "no NVIDIA GPU; loading nvidia failed with ENODEV"
+        );
     }
 
     #[test]
     fn a_failed_stage_is_reported_even_without_a_gpu() {
-        let said = judge_unloaded(&fixture::machine(0), Some(&enodev()), noted("DRIVER-TIMEOUT", "error"));
-        assert_eq!((said.outcome(), said.summary.as_str()), (Outcome::Error, "said"));
+        let said = judge_unloaded(
+            &fixture::machine(0),
+            Some(&enodev()),
+            noted("DRIVER-TIMEOUT", "error"),
+        );
+        assert_eq!(
+            (said.outcome(), said.summary.as_str()),
+            (Outcome::Error, "said")
+        );
     }
 
     #[test]
@@ -187,25 +253,49 @@ mod tests {
         let said = judge_unloaded(&two, Some(&left_out), vec![]);
         assert_eq!(said.outcome(), Outcome::NotApplicable);
         assert_eq!(said.summary, "driver.load = false: 2 GPUs without a driver");
-        let without = Account { image: None, ..left_out };
+        let without = Account {
+            image: None,
+            ..left_out
+        };
         let said = judge_unloaded(&two, Some(&without), vec![]);
         assert_eq!(said.outcome(), Outcome::NotApplicable);
-        assert_eq!(said.summary, "the image carries no GPU driver: 2 GPUs without a driver");
+        assert_eq!(
+            said.summary,
+            "the image carries no GPU driver: 2 GPUs without a driver"
+        );
     }
 
     #[test]
     fn a_gpu_that_another_driver_holds_lacks_nothing_else() {
         let mut two = fixture::machine(2);
-        let [first, second] = two.gpus[..] else { panic!("two") };
+        let [first, second] = two.gpus[..] else {
+            panic!("two")
+        };
         fixture::device(&mut two, first).driver = Some("nouveau".into());
         let said = judge_unloaded(&two, None, vec![]);
-        let found: Vec<_> = said.findings.iter().map(|f| (f.code, f.message.as_str())).collect();
-        let foreign = (Code::DriverForeign, "no NVIDIA driver is loaded: nouveau holds 1 GPU");
-        assert_eq!(found, [(Code::DriverMissing, "no NVIDIA driver is loaded for 1 GPU"), foreign]);
+        let found: Vec<_> = said
+            .findings
+            .iter()
+            .map(|f| (f.code, f.message.as_str()))
+            .collect();
+        let foreign = (
+            Code::DriverForeign,
+            "no NVIDIA driver is loaded: nouveau holds 1 GPU",
+        );
+        assert_eq!(
+            found,
+            [
+                (Code::DriverMissing, "no NVIDIA driver is loaded for 1 GPU"),
+                foreign
+            ]
+        );
         fixture::device(&mut two, second).driver = Some("nouveau".into());
         let said = judge_unloaded(&two, None, vec![]);
         assert_eq!((said.outcome(), said.findings.len()), (Outcome::Fail, 1));
-        assert_eq!(said.summary, "no NVIDIA driver is loaded: nouveau holds 2 GPUs");
+        assert_eq!(
+            said.summary,
+            "no NVIDIA driver is loaded: nouveau holds 2 GPUs"
+        );
     }
 
     #[test]
@@ -216,24 +306,37 @@ mod tests {
             assert_eq!((said.outcome(), said.findings.len()), (outcome, 1));
         }
         let silent = judge_unloaded(&two, Some(&enodev()), noted("DRIVER-NO-GPU", "info"));
-        assert_eq!((silent.outcome(), silent.findings.len()), (Outcome::Fail, 2));
+        assert_eq!(
+            (silent.outcome(), silent.findings.len()),
+            (Outcome::Fail, 2)
+        );
         assert_eq!(silent.findings[1].reason, Some(Reason::LoadFailed));
     }
 
     #[test]
     fn an_unbound_gpu_fails_once() {
         let mut fabric = fixture::machine(3);
-        let [first, second, gone] = fabric.gpus[..] else { panic!("three") };
+        let [first, second, gone] = fabric.gpus[..] else {
+            panic!("three")
+        };
         fixture::device(&mut fabric, first).driver = Some("nvidia".into());
         fixture::device(&mut fabric, gone).config.gone = true;
         let found = unbound_gpus(&fabric, &[]);
-        assert!(found.len() == 1 && found[0].is(Code::GpuInit) && found[0].subject == Subject::from(second));
+        assert!(
+            found.len() == 1
+                && found[0].is(Code::GpuInit)
+                && found[0].subject == Subject::from(second)
+        );
         assert_eq!(unbound_gpus(&fabric, &found), vec![]);
     }
 
     #[test]
     fn a_program_of_another_version_warns() {
-        let line = |text: &str| kmsg::Line { seq: 0, at: Duration::ZERO, text: text.into() };
+        let line = |text: &str| kmsg::Line {
+            seq: 0,
+            at: Duration::ZERO,
+            text: text.into(),
+        };
         let log = [line("NVRM: API mismatch: the client has the version 1.0")];
         assert_eq!(api_mismatch(&log).map(|f| f.severity), Some(Severity::Warn));
         assert_eq!(api_mismatch(&[line("NVRM: fine")]), None);
@@ -241,7 +344,12 @@ mod tests {
 
     #[test]
     fn the_first_of_the_worst_is_reported() {
-        let found = [noted("DRIVER-NO-GPU", "info"), noted("GPU-INIT", "fail"), noted("GPU-VBIOS", "fail")].concat();
+        let found = [
+            noted("DRIVER-NO-GPU", "info"),
+            noted("GPU-INIT", "fail"),
+            noted("GPU-VBIOS", "fail"),
+        ]
+        .concat();
         assert!(worst(&found).is_some_and(|f| f.is(Code::GpuInit)));
         assert_eq!(worst(&found[..1]), None);
     }
@@ -252,7 +360,11 @@ mod tests {
         for (gpu, others) in fabric.gpus.clone().into_iter().zip([1, 0]) {
             fixture::device(&mut fabric, gpu).driver = Some("vfio-pci".into());
             let said = judge_unloaded(&fabric, None, vec![]);
-            let outcome = if others == 0 { Outcome::NotApplicable } else { Outcome::Fail };
+            let outcome = if others == 0 {
+                Outcome::NotApplicable
+            } else {
+                Outcome::Fail
+            };
             assert_eq!(said.outcome(), outcome, "{said:?}");
         }
     }
@@ -263,6 +375,9 @@ mod tests {
         let gpu = fabric.gpus[0];
         fixture::device(&mut fabric, gpu).driver = None;
         let found = unbound_gpus(&fabric, &[]);
-        assert!(found[0].is(Code::GpuInit) && !found[0].shown_cause().contains("log line"), "{found:?}");
+        assert!(
+            found[0].is(Code::GpuInit) && !found[0].shown_cause().contains("log line"),
+            "{found:?}"
+        );
     }
 }

@@ -30,7 +30,10 @@ impl HostBlock {
 }
 
 /// The memory blocks for all GPUs.
-pub(super) fn blocks(context: &TestContext, clique: &Clique) -> Result<Vec<HostBlock>, Box<Finding>> {
+pub(super) fn blocks(
+    context: &TestContext,
+    clique: &Clique,
+) -> Result<Vec<HostBlock>, Box<Finding>> {
     let nodes = nodes(context.fabric()?, clique);
     let bytes = share(BYTES, nodes.len());
     let block = |(processors, gpus): (Option<String>, Vec<GpuId>)| {
@@ -38,9 +41,15 @@ pub(super) fn blocks(context: &TestContext, clique: &Clique) -> Result<Vec<HostB
         let _pinned = processors.as_deref().and_then(pin_to_cpus);
         let gpu = gpus.first().and_then(|n| clique.gpu(*n));
         let gpu = gpu.ok_or_else(|| GpuError::Nonsense("a node without a GPU".to_owned()))?;
-        Ok(HostBlock { pinned: Pinned::alloc(gpu, bytes)?, gpus })
+        Ok(HostBlock {
+            pinned: Pinned::alloc(gpu, bytes)?,
+            gpus,
+        })
     };
-    let blocks = nodes.into_iter().map(block).collect::<Result<_, GpuError>>();
+    let blocks = nodes
+        .into_iter()
+        .map(block)
+        .collect::<Result<_, GpuError>>();
     blocks.map_err(|e| fault_finding(Subject::Machine, &e))
 }
 
@@ -53,7 +62,9 @@ fn nodes(fabric: &Fabric, clique: &Clique) -> Vec<(Option<String>, Vec<GpuId>)> 
     grouped(clique.gpus.iter().map(near))
 }
 
-fn grouped(gpus: impl Iterator<Item = (GpuId, Option<String>)>) -> Vec<(Option<String>, Vec<GpuId>)> {
+fn grouped(
+    gpus: impl Iterator<Item = (GpuId, Option<String>)>,
+) -> Vec<(Option<String>, Vec<GpuId>)> {
     let mut nodes: Vec<(Option<String>, Vec<GpuId>)> = Vec::new();
     for (gpu, processors) in gpus {
         match nodes.iter_mut().find(|(known, _)| *known == processors) {
@@ -74,8 +85,16 @@ mod tests {
 
     #[test]
     fn gpus_of_one_node_share_their_memory() {
-        let gpus = [(0, Some("0-31")), (1, Some("32-63")), (2, Some("0-31")), (3, None)];
-        let nodes = grouped(gpus.into_iter().map(|(n, list)| (GpuId::new(n), list.map(str::to_owned))));
+        let gpus = [
+            (0, Some("0-31")),
+            (1, Some("32-63")),
+            (2, Some("0-31")),
+            (3, None),
+        ];
+        let nodes = grouped(
+            gpus.into_iter()
+                .map(|(n, list)| (GpuId::new(n), list.map(str::to_owned))),
+        );
         let gpus: Vec<_> = nodes.into_iter().map(|(_, gpus)| gpus).collect();
         assert_eq!(gpus, [vec![0, 2], vec![1], vec![3]]);
     }

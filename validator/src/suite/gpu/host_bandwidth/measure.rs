@@ -6,7 +6,8 @@ use super::host_memory::HostBlock;
 use crate::schedule::Pair;
 use crate::suite::TestContext;
 use crate::suite::benchmark::{
-    Bench, CopyMethod, Flow, Grid, HostDirection, HostFlow, HostTiming, Job, JobFigure, JobResult, wrong_data,
+    Bench, CopyMethod, Flow, Grid, HostDirection, HostFlow, HostTiming, Job, JobFigure, JobResult,
+    wrong_data,
 };
 use crate::suite::shared::gpu_fault::fault_finding;
 use crate::suite::shared::transfer::unanswered;
@@ -51,9 +52,16 @@ pub(super) fn again(
     gpus: &[GpuId],
     results: &mut Results,
 ) -> Result<(), Box<Finding>> {
-    let mut run = Run { again: true, ..Run::new(context, bench, results) };
+    let mut run = Run {
+        again: true,
+        ..Run::new(context, bench, results)
+    };
     for block in blocks {
-        block.gpus.iter().filter(|gpu| gpus.contains(gpu)).try_for_each(|gpu| run.alone(block, *gpu))?;
+        block
+            .gpus
+            .iter()
+            .filter(|gpu| gpus.contains(gpu))
+            .try_for_each(|gpu| run.alone(block, *gpu))?;
     }
     Ok(())
 }
@@ -70,10 +78,20 @@ struct Run<'a, 'b> {
 impl<'a, 'b> Run<'a, 'b> {
     fn new(context: &'a TestContext, bench: &'a Bench<'b>, results: &'a mut Results) -> Self {
         let policy = match context.config.validate.level {
-            Level::Full | Level::Acceptance => RepeatPolicy { samples: BANDWIDTH.samples + 2, repeats: 4, ..BANDWIDTH },
+            Level::Full | Level::Acceptance => RepeatPolicy {
+                samples: BANDWIDTH.samples + 2,
+                repeats: 4,
+                ..BANDWIDTH
+            },
             Level::Quick | Level::Standard => BANDWIDTH,
         };
-        Self { context, bench, results, policy, again: false }
+        Self {
+            context,
+            bench,
+            results,
+            policy,
+            again: false,
+        }
     }
 }
 
@@ -87,8 +105,11 @@ impl Run<'_, '_> {
         let (mut from, mut to) = (Vec::new(), Vec::new());
         while self.wants_more(&from)? || self.wants_more(&to)? {
             let pattern = self.bench.fresh_seed();
-            let [out, back] =
-                [HostDirection::ToHost(pattern), HostDirection::ToGpu(pattern)].map(|t| flow(gpu, t, host, 1));
+            let [out, back] = [
+                HostDirection::ToHost(pattern),
+                HostDirection::ToGpu(pattern),
+            ]
+            .map(|t| flow(gpu, t, host, 1));
             from.extend(self.figures(&[out])?);
             let figures = self.figures(&[back])?;
             if figures.is_empty() {
@@ -112,17 +133,34 @@ impl Run<'_, '_> {
             while self.wants_more(&samples)? {
                 let next = self.bench.fresh_seed();
                 let busy = |t: Metric| if name == t { 2 } else { 4 };
-                let to = flow(gpu, HostDirection::ToGpu(held), full, busy(Metric::HOST_BI_TO));
-                let from = flow(gpu, HostDirection::ToHost(next), empty, busy(Metric::HOST_BI_FROM));
-                let flows = if name == Metric::HOST_BI_TO { [to, from] } else { [from, to] };
-                let Some(first) = self.figures(&flows)?.first().copied() else { return Ok(()) };
+                let to = flow(
+                    gpu,
+                    HostDirection::ToGpu(held),
+                    full,
+                    busy(Metric::HOST_BI_TO),
+                );
+                let from = flow(
+                    gpu,
+                    HostDirection::ToHost(next),
+                    empty,
+                    busy(Metric::HOST_BI_FROM),
+                );
+                let flows = if name == Metric::HOST_BI_TO {
+                    [to, from]
+                } else {
+                    [from, to]
+                };
+                let Some(first) = self.figures(&flows)?.first().copied() else {
+                    return Ok(());
+                };
                 samples.push(first);
                 std::mem::swap(&mut full, &mut empty);
                 held = next;
             }
             self.put(name, gpu, &samples)?;
         }
-        self.figures(&[flow(gpu, HostDirection::ToGpu(held), full, 1)]).map(drop)
+        self.figures(&[flow(gpu, HostDirection::ToGpu(held), full, 1)])
+            .map(drop)
     }
 
     /// All GPUs to the host at once, then all back.
@@ -139,7 +177,8 @@ impl Run<'_, '_> {
             let patterns: Vec<_> = spans.iter().map(|_| self.bench.fresh_seed()).collect();
             let flows = |direction: fn(u64) -> HostDirection| -> Vec<_> {
                 let all = spans.iter().zip(&patterns);
-                all.map(|((gpu, host), p)| flow(*gpu, direction(*p), *host, repeats(host.bytes))).collect()
+                all.map(|((gpu, host), p)| flow(*gpu, direction(*p), *host, repeats(host.bytes)))
+                    .collect()
             };
             let from = self.figures(&flows(HostDirection::ToHost))?;
             let to = self.figures(&flows(HostDirection::ToGpu))?;
@@ -167,10 +206,14 @@ impl Run<'_, '_> {
         let jobs: Vec<_> = GpuId::all(self.bench.gpus()).map(job).collect();
         for (gpu, taken) in GpuId::each(self.bench.sampled(self.context, &self.policy, &jobs)?) {
             match taken {
-                JobResult::Wrong(flow, checked) => self.results.findings.push(wrong_data(&flow, &checked)),
+                JobResult::Wrong(flow, checked) => {
+                    self.results.findings.push(wrong_data(&flow, &checked));
+                }
                 JobResult::Figures(figures) => {
                     for figure in figures {
-                        self.results.grid.put(Metric::LOCAL, Pair::new(gpu, gpu), figure);
+                        self.results
+                            .grid
+                            .put(Metric::LOCAL, Pair::new(gpu, gpu), figure);
                     }
                 }
             }
@@ -182,13 +225,19 @@ impl Run<'_, '_> {
     fn wake(&mut self, gpu: GpuId, host: Span<'_>) -> Result<(), Box<Finding>> {
         let context = self.context;
         let fabric = context.fabric()?;
-        let Some(bdf) = context.clique()?.gpu(gpu).map(|g| g.bdf) else { return Ok(()) };
+        let Some(bdf) = context.clique()?.gpu(gpu).map(|g| g.bdf) else {
+            return Ok(());
+        };
         let above = machine::pcie::tree::Tree::of(fabric).above(bdf);
-        let devices: Vec<_> = std::iter::once(bdf).chain(above.iter().map(|d| d.bdf)).collect();
+        let devices: Vec<_> = std::iter::once(bdf)
+            .chain(above.iter().map(|d| d.bdf))
+            .collect();
         let links = &mut self.results.links;
         let flow = flow(gpu, HostDirection::ToHost(self.bench.fresh_seed()), host, 2);
         context.doing(flow.to_string());
-        let timed = self.bench.with_host(&[flow], &mut || links.read(context, &devices));
+        let timed = self
+            .bench
+            .with_host(&[flow], &mut || links.read(context, &devices));
         timed.map(drop).map_err(|e| fault_finding(gpu, &e))
     }
 
@@ -198,44 +247,77 @@ impl Run<'_, '_> {
         self.context.doing(names.join(", "));
         let timed = self.bench.with_host(flows, &mut || true);
         let timed = timed.map_err(|e: GpuError| fault_finding(subject(flows), &e))?;
-        let bad = flows.iter().zip(&timed).find_map(|(flow, t)| Some(wrong_round_trip(flow, t.wrong.as_ref()?)));
+        let bad = flows
+            .iter()
+            .zip(&timed)
+            .find_map(|(flow, t)| Some(wrong_round_trip(flow, t.wrong.as_ref()?)));
         if let Some(finding) = bad {
             self.results.findings.push(finding);
             return Ok(Vec::new());
         }
         let figure = |(flow, t): (&HostFlow<'_>, &HostTiming)| gb_s(flow.total(), t.ms);
-        let figures = flows.iter().zip(&timed).map(figure).collect::<Result<_, _>>();
+        let figures = flows
+            .iter()
+            .zip(&timed)
+            .map(figure)
+            .collect::<Result<_, _>>();
         figures.map_err(|why| unusable(subject(flows), why))
     }
 
     /// The smallest number of parts of a block of which one fits into a GPU's buffer.
     fn parts(&self, block: &HostBlock) -> usize {
-        (1..64).find(|n| block.part(0, *n).is_ok_and(|part| part.bytes <= self.bench.bytes)).unwrap_or(64)
+        (1..64)
+            .find(|n| {
+                block
+                    .part(0, *n)
+                    .is_ok_and(|part| part.bytes <= self.bench.bytes)
+            })
+            .unwrap_or(64)
     }
 
-    fn part<'h>(&self, block: &'h HostBlock, n: usize, parts: usize) -> Result<Span<'h>, Box<Finding>> {
-        block.part(n, parts).map_err(|e| fault_finding(Subject::Machine, &e))
+    fn part<'h>(
+        &self,
+        block: &'h HostBlock,
+        n: usize,
+        parts: usize,
+    ) -> Result<Span<'h>, Box<Finding>> {
+        block
+            .part(n, parts)
+            .map_err(|e| fault_finding(Subject::Machine, &e))
     }
 
     fn wants_more(&self, samples: &[f64]) -> Result<bool, Box<Finding>> {
-        self.policy.wants_more(samples).map_err(|why| unusable(Subject::Machine, why))
+        self.policy
+            .wants_more(samples)
+            .map_err(|why| unusable(Subject::Machine, why))
     }
 
     fn put(&mut self, name: Metric, gpu: GpuId, samples: &[f64]) -> Result<(), Box<Finding>> {
         let figure = self.policy.of(samples).map_err(|why| unusable(gpu, why))?;
-        let put = if self.again { Grid::put_again } else { Grid::put };
+        let put = if self.again {
+            Grid::put_again
+        } else {
+            Grid::put
+        };
         put(&mut self.results.grid, name, Pair::new(gpu, gpu), figure);
         Ok(())
     }
 }
 
 const fn flow(gpu: GpuId, direction: HostDirection, host: Span<'_>, times: u32) -> HostFlow<'_> {
-    HostFlow { gpu, direction, host, times }
+    HostFlow {
+        gpu,
+        direction,
+        host,
+        times,
+    }
 }
 
 /// The number of copies of `bytes` that make a sample when all GPUs copy at once.
 fn repeats(bytes: u64) -> u32 {
-    u32::try_from(TOGETHER.checked_div(bytes).unwrap_or_default()).unwrap_or(MOST).clamp(1, MOST)
+    u32::try_from(TOGETHER.checked_div(bytes).unwrap_or_default())
+        .unwrap_or(MOST)
+        .clamp(1, MOST)
 }
 
 fn subject(flows: &[HostFlow<'_>]) -> Subject {
@@ -254,7 +336,11 @@ fn wrong_round_trip(flow: &HostFlow<'_>, checked: &gpu::CheckCounts) -> Finding 
     );
     let finding = Code::HostWrongData.finding(Severity::Fail, flow.gpu, message);
     let finding = finding.values(checked.wrong, 0, Some("words"));
-    if Counts::from(*checked).are_ones() { unanswered(finding) } else { finding }
+    if Counts::from(*checked).are_ones() {
+        unanswered(finding)
+    } else {
+        finding
+    }
 }
 
 fn unusable(subject: impl Into<Subject>, why: Unusable) -> Box<Finding> {

@@ -57,7 +57,13 @@ fn run(context: &TestContext) -> Result<Judgement, Box<Finding>> {
         most: links.most(read, *gpu),
     };
     let all_limits: Vec<_> = gpus.iter().map(limits).collect();
-    measure::again(context, &bench, &blocks, &judge::suspect_gpus(&results, &all_limits), &mut results)?;
+    measure::again(
+        context,
+        &bench,
+        &blocks,
+        &judge::suspect_gpus(&results, &all_limits),
+        &mut results,
+    )?;
     let (found, states) = watch.end(context);
     results.findings.extend(found);
     results.findings.extend(links.findings(&gpus));

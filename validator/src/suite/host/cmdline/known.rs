@@ -167,10 +167,18 @@ const PCI_BEGINS: &[&str] = &[
 impl Values {
     /// Whether some kernel of the table knows this item of the value.
     pub(super) fn know(self, item: &str) -> bool {
-        let is = |known: &&str| if known.ends_with('=') { item.starts_with(*known) } else { item == *known };
+        let is = |known: &&str| {
+            if known.ends_with('=') {
+                item.starts_with(*known)
+            } else {
+                item == *known
+            }
+        };
         match self {
             Self::Begins(known) => known.iter().any(|known| item.starts_with(known)),
-            Self::Items(known, begins) => known.iter().any(is) || begins.iter().any(|known| item.starts_with(known)),
+            Self::Items(known, begins) => {
+                known.iter().any(is) || begins.iter().any(|known| item.starts_with(known))
+            }
             Self::Switch => on_or_off(item).is_some(),
             Self::Patch(_) => false,
         }
@@ -192,18 +200,28 @@ mod tests {
     use super::*;
 
     fn know(key: &str, item: &str) -> bool {
-        KEYS.iter().find(|(known, _)| *known == key).unwrap().1.know(item)
+        KEYS.iter()
+            .find(|(known, _)| *known == key)
+            .unwrap()
+            .1
+            .know(item)
     }
 
     #[test]
     fn words_of_guides_that_kernels_know_are_known() {
         for (key, items) in [
-            ("iommu", "off,soft,pt,nopt,force,noforce,memaper=3,fullflush,64"),
+            (
+                "iommu",
+                "off,soft,pt,nopt,force,noforce,memaper=3,fullflush,64",
+            ),
             ("intel_iommu", "on,off,igfx_off,sm_on,strict,tboot_noforce"),
             ("amd_iommu", "off,force_enable,pgtbl_v2,fullflush"),
             ("iommu.passthrough", "1,0,on,off,y,n,Y,N"),
             ("iommu.strict", "0,1"),
-            ("pci", "noats,realloc,realloc=off,assign-busses,nommconf,noaer,nomsi,nocrs,pcie_bus_perf,big_root_window"),
+            (
+                "pci",
+                "noats,realloc,realloc=off,assign-busses,nommconf,noaer,nomsi,nocrs,pcie_bus_perf,big_root_window",
+            ),
             (
                 "pci",
                 "config_acs=0000000@pci:0:0,disable_acs_redir=0000:00:01.1;pci:0:0,hpmmioprefsize=64G,hpbussize=0x33",
@@ -213,7 +231,10 @@ mod tests {
                 "resource_alignment=12@pci:8086:9c22:103c:198f,ecrc=on,pcie_bus_safe,use_crs,lastbus=255,earlydump",
             ),
         ] {
-            assert!(items.split(',').all(|item| know(key, item)), "{key}: {items}");
+            assert!(
+                items.split(',').all(|item| know(key, item)),
+                "{key}: {items}"
+            );
         }
     }
 
@@ -224,10 +245,16 @@ mod tests {
             ("intel_iommu", "pt,enable,disable,1"),
             ("amd_iommu", "pt,on,enable"),
             ("iommu.passthrough", "pt,enable,xyz"),
-            ("pci", "noacs,noACS,acs=off,disable_acs,config_acs,noaspm,nomsi1"),
+            (
+                "pci",
+                "noacs,noACS,acs=off,disable_acs,config_acs,noaspm,nomsi1",
+            ),
             ("pcie_acs_override", "downstream,multifunction"),
         ] {
-            assert!(!items.split(',').any(|item| know(key, item)), "{key}: {items}");
+            assert!(
+                !items.split(',').any(|item| know(key, item)),
+                "{key}: {items}"
+            );
         }
     }
 }

@@ -33,19 +33,28 @@ pub(in crate::suite) const TEST: Test = Test {
 
 fn run(context: &TestContext) -> Result<Judgement, Box<Finding>> {
     let line = cmdline::read(&context.root).map_err(|e| unreadable("proc/cmdline", &e))?;
-    let lockdown = context.fabric.as_ref().map(|fabric| fabric.lockdown.as_deref());
+    let lockdown = context
+        .fabric
+        .as_ref()
+        .map(|fabric| fabric.lockdown.as_deref());
     // If the fabric cannot be read, lockdown does not matter.
     let ignored = lockdown.ok().and_then(|mode| lockdown_ignored(&line, mode));
     let policy = context.config.fabric.iommu.unwrap_or(IommuPolicy::Off);
     let is_own = context.identity.is_own();
-    let judgement = if is_own { judge(policy, &line) } else { judge_foreign_kernel(policy, &line) };
+    let judgement = if is_own {
+        judge(policy, &line)
+    } else {
+        judge_foreign_kernel(policy, &line)
+    };
     let kernel = Kernel {
         release: context.identity.kernel.as_deref(),
         arm64: cpu::is_arm64(&context.root),
         log: context.log.as_deref().unwrap_or_default(),
         lost: context.log_lost > 0,
     };
-    Ok(judgement.with(no_effect::findings(&line, &kernel)).with(ignored.into_iter().collect()))
+    Ok(judgement
+        .with(no_effect::findings(&line, &kernel))
+        .with(ignored.into_iter().collect()))
 }
 
 /// A required kernel parameter: `key=..,value,..` must be present.
@@ -63,14 +72,21 @@ struct BootParameter {
 }
 
 /// Keeps peer traffic direct after every reset, when the kernel re-applies its ACS policy.
-const ACS: BootParameter =
-    BootParameter::of("pci", "config_acs=0000000@pci:0:0", Severity::Fail, &[("pci", "config_acs=")]);
+const ACS: BootParameter = BootParameter::of(
+    "pci",
+    "config_acs=0000000@pci:0:0",
+    Severity::Fail,
+    &[("pci", "config_acs=")],
+);
 /// Links keep their full speed when idle.
 const ASPM: BootParameter = BootParameter::of(
     "pcie_aspm.policy",
     "performance",
     Severity::Warn,
-    &[("pcie_aspm.policy", "default"), ("pcie_aspm.policy", "power")],
+    &[
+        ("pcie_aspm.policy", "default"),
+        ("pcie_aspm.policy", "power"),
+    ],
 );
 /// No later word revokes `iommu=off` or `amd_iommu=off`: the kernel only ever sets these two switches
 /// (arch/x86/kernel/pci-dma.c, drivers/iommu/amd/init.c), and `iommu=off` wins over `intel_iommu=on`.
@@ -78,7 +94,12 @@ const OFF: &[BootParameter] = &[
     BootParameter::of("iommu", "off", Severity::Fail, &[]),
     // Without it, devices that can address only 4 GiB of memory (old USB controllers) fail.
     BootParameter::of("iommu", "soft", Severity::Warn, &[]),
-    BootParameter::of("intel_iommu", "off", Severity::Fail, &[("intel_iommu", "on")]),
+    BootParameter::of(
+        "intel_iommu",
+        "off",
+        Severity::Fail,
+        &[("intel_iommu", "on")],
+    ),
     BootParameter::of("amd_iommu", "off", Severity::Fail, &[]),
     ACS,
     ASPM,
@@ -89,12 +110,18 @@ const PT: &[BootParameter] = &[
     BootParameter {
         equivalent: Some(&PASS_THROUGH),
         stronger: &[("iommu", "off")],
-        ..BootParameter::of("iommu", "pt", Severity::Fail, &[("iommu", "nopt"), ("iommu.passthrough", "0")])
+        ..BootParameter::of(
+            "iommu",
+            "pt",
+            Severity::Fail,
+            &[("iommu", "nopt"), ("iommu.passthrough", "0")],
+        )
     },
     ACS,
     ASPM,
 ];
-const PASS_THROUGH: BootParameter = BootParameter::of("iommu.passthrough", "1", Severity::Fail, &[]);
+const PASS_THROUGH: BootParameter =
+    BootParameter::of("iommu.passthrough", "1", Severity::Fail, &[]);
 
 const fn required(policy: IommuPolicy) -> Option<&'static [BootParameter]> {
     match policy {
@@ -111,29 +138,52 @@ fn nothing_required() -> Judgement {
 /// For a kernel that is not firstlight's: its parameters are only counted. A missing one is no finding, because the words of
 /// firstlight's kernel are not right for every machine.
 fn judge_foreign_kernel(policy: IommuPolicy, line: &str) -> Judgement {
-    let Some(required) = required(policy) else { return nothing_required() };
+    let Some(required) = required(policy) else {
+        return nothing_required();
+    };
     let words = cmdline::words(line);
-    let there = required.iter().filter(|n| n.position(&words).is_some()).count();
-    let summary =
-        format!("{there} of {} of firstlight's own words; the tests iommu and acs judge their effect", required.len());
-    Judgement::of(summary, Vec::new()).without_checking(&[Code::CmdlineMissing, Code::CmdlineOverridden])
+    let there = required
+        .iter()
+        .filter(|n| n.position(&words).is_some())
+        .count();
+    let summary = format!(
+        "{there} of {} of firstlight's own words; the tests iommu and acs judge their effect",
+        required.len()
+    );
+    Judgement::of(summary, Vec::new())
+        .without_checking(&[Code::CmdlineMissing, Code::CmdlineOverridden])
 }
 
 /// The required parameters must be present; a later rival is reported only, because `iommu` and `acs` see
 /// what is in force.
 fn judge(policy: IommuPolicy, line: &str) -> Judgement {
-    let Some(required) = required(policy) else { return nothing_required() };
+    let Some(required) = required(policy) else {
+        return nothing_required();
+    };
     let words = cmdline::words(line);
-    let (there, lacking): (Vec<_>, Vec<_>) = required.iter().partition(|n| n.position(&words).is_some());
-    let of = |severity| lacking.iter().filter(move |n| n.severity == severity).map(|n| n.to_string());
+    let (there, lacking): (Vec<_>, Vec<_>) =
+        required.iter().partition(|n| n.position(&words).is_some());
+    let of = |severity| {
+        lacking
+            .iter()
+            .filter(move |n| n.severity == severity)
+            .map(|n| n.to_string())
+    };
     let missing = [Severity::Fail, Severity::Warn]
         .into_iter()
         .filter_map(|severity| missing(severity, &of(severity).collect::<Vec<_>>()));
     let overridden = there.iter().filter_map(|n| overridden_by(n, &words));
-    let findings: Vec<_> = missing.chain(overridden).map(|f| f.seen(format!("/proc/cmdline: {line}"))).collect();
+    let findings: Vec<_> = missing
+        .chain(overridden)
+        .map(|f| f.seen(format!("/proc/cmdline: {line}")))
+        .collect();
     let summary = match lacking.first() {
         Some(first) => {
-            format!("{} of {} required parameters; {first} is missing", there.len(), required.len())
+            format!(
+                "{} of {} required parameters; {first} is missing",
+                there.len(),
+                required.len()
+            )
         }
         None => format!("{} of {} required parameters", there.len(), required.len()),
     };
@@ -143,25 +193,31 @@ fn judge(policy: IommuPolicy, line: &str) -> Judgement {
 fn missing(severity: Severity, words: &[String]) -> Option<Finding> {
     let list = (!words.is_empty()).then(|| words.join(" "))?;
     let message = format!("the kernel command line lacks {list}");
-    Some(Code::CmdlineMissing.finding(severity, Subject::part("kernel"), message).values(
-        serde_json::Value::Null,
-        list,
-        None,
-    ))
+    Some(
+        Code::CmdlineMissing
+            .finding(severity, Subject::part("kernel"), message)
+            .values(serde_json::Value::Null, list, None),
+    )
 }
 
 /// The word that keeps a parameter from being in force, although it is on the line.
 fn overridden_by(parameter: &BootParameter, words: &[Word]) -> Option<Finding> {
     let (last, written) = parameter.last(words)?;
     let all = || {
-        words.iter().enumerate().flat_map(|(at, word)| word.items().enumerate().map(move |(n, i)| ((at, n), word, i)))
+        words.iter().enumerate().flat_map(|(at, word)| {
+            word.items()
+                .enumerate()
+                .map(move |(n, i)| ((at, n), word, i))
+        })
     };
     let one_of = |list: &[(&str, &str)], word: &Word, item: &str| {
-        list.iter().any(|(key, begin)| word.has_key(key) && sets(key, item, begin))
+        list.iter()
+            .any(|(key, begin)| word.has_key(key) && sets(key, item, begin))
     };
     let stronger = all().find(|(_, word, item)| one_of(parameter.stronger, word, item));
-    let later =
-        all().find(|(at, word, item)| *at > last && *item != parameter.value && one_of(parameter.rivals, word, item));
+    let later = all().find(|(at, word, item)| {
+        *at > last && *item != parameter.value && one_of(parameter.rivals, word, item)
+    });
     let (how, (_, word, _)) = match (stronger, later) {
         (Some(stronger), _) => ("has no force beside", stronger),
         (None, Some(later)) => ("is followed by", later),
@@ -178,7 +234,11 @@ fn overridden_by(parameter: &BootParameter, words: &[Word]) -> Option<Finding> {
 
 /// Whether an item of a value sets what `begin` stands for: the kernel compares beginnings, except for switches.
 fn sets(key: &str, item: &str, begin: &str) -> bool {
-    if key == PASS_THROUGH.key { on_or_off(item) == on_or_off(begin) } else { item.starts_with(begin) }
+    if key == PASS_THROUGH.key {
+        on_or_off(item) == on_or_off(begin)
+    } else {
+        item.starts_with(begin)
+    }
 }
 
 impl BootParameter {
@@ -188,7 +248,14 @@ impl BootParameter {
         severity: Severity,
         rivals: &'static [(&'static str, &'static str)],
     ) -> Self {
-        Self { key, value, severity, rivals, stronger: &[], equivalent: None }
+        Self {
+            key,
+            value,
+            severity,
+            rivals,
+            stronger: &[],
+            equivalent: None,
+        }
     }
 
     /// The position of this parameter or of one with the same effect.
@@ -199,13 +266,18 @@ impl BootParameter {
     /// The last place where it is set: the word, the item in it, and how it is written there.
     fn last(&self, words: &[Word]) -> Option<((usize, usize), String)> {
         let own = words.iter().enumerate().rev().find_map(|(at, word)| {
-            let same =
-                |item: &str| item == self.value || self.key == PASS_THROUGH.key && sets(self.key, item, self.value);
-            let item =
-                word.has_key(self.key).then(|| word.items().collect::<Vec<_>>().into_iter().rposition(same))??;
+            let same = |item: &str| {
+                item == self.value
+                    || self.key == PASS_THROUGH.key && sets(self.key, item, self.value)
+            };
+            let item = word
+                .has_key(self.key)
+                .then(|| word.items().collect::<Vec<_>>().into_iter().rposition(same))??;
             Some(((at, item), self.to_string()))
         });
-        own.into_iter().chain(self.equivalent.and_then(|other| other.last(words))).max()
+        own.into_iter()
+            .chain(self.equivalent.and_then(|other| other.last(words)))
+            .max()
     }
 }
 

@@ -61,7 +61,10 @@ enum LimitBasis {
 /// All rows that are too slow. `rows` are sweeps of any collectives; those in `alike` are not compared with other rows.
 pub(super) fn slow(rows: &[Row], limits: &Limits, alike: &[RowPlacement]) -> Vec<Slow> {
     let of = |collective: &Collective| {
-        let own: Vec<_> = rows.iter().filter(|r| r.collective == *collective && r.count > 0).collect();
+        let own: Vec<_> = rows
+            .iter()
+            .filter(|r| r.collective == *collective && r.count > 0)
+            .collect();
         slow_in_collective(&own, limits, alike)
     };
     Collective::ALL.iter().flat_map(of).collect()
@@ -70,12 +73,17 @@ pub(super) fn slow(rows: &[Row], limits: &Limits, alike: &[RowPlacement]) -> Vec
 fn slow_in_collective(rows: &[&Row], limits: &Limits, alike: &[RowPlacement]) -> Vec<Slow> {
     let both = |row: &&Row| [row.out_of_place.us, row.in_place.us];
     let small = rows.iter().filter(|row| row.bytes <= SMALL);
-    let small_us = small.flat_map(both).fold(f64::INFINITY, f64::min).min(limits.most_small_us());
+    let small_us = small
+        .flat_map(both)
+        .fold(f64::INFINITY, f64::min)
+        .min(limits.most_small_us());
     let mut found = Vec::new();
     for row in rows {
         for placement in [Placement::OutOfPlace, Placement::InPlace] {
             let mut compared = compared(row, placement, rows, limits, small_us);
-            compared.retain(|slow| !slow.basis.is_other_row() || !alike.contains(&slow.row_placement()));
+            compared.retain(|slow| {
+                !slow.basis.is_other_row() || !alike.contains(&slow.row_placement())
+            });
             // Each row once, by the limit that it exceeds most.
             let worst = compared.into_iter().filter(|slow| slow.us > slow.most_us);
             found.extend(worst.max_by(|a, b| a.times().total_cmp(&b.times())));
@@ -86,10 +94,24 @@ fn slow_in_collective(rows: &[&Row], limits: &Limits, alike: &[RowPlacement]) ->
 }
 
 /// A row with each of the limits that apply to it, whether it exceeds them or not.
-fn compared(row: &Row, placement: Placement, rows: &[&Row], limits: &Limits, small_us: f64) -> Vec<Slow> {
-    let slow = |most_us, basis| Slow { most_us, basis, ..Slow::of(row, placement) };
+fn compared(
+    row: &Row,
+    placement: Placement,
+    rows: &[&Row],
+    limits: &Limits,
+    small_us: f64,
+) -> Vec<Slow> {
+    let slow = |most_us, basis| Slow {
+        most_us,
+        basis,
+        ..Slow::of(row, placement)
+    };
     let links = LimitBasis::Links(limits.least_gb_s(row.collective));
-    let basis = if row.bytes >= LARGE { links } else { LimitBasis::Start };
+    let basis = if row.bytes >= LARGE {
+        links
+    } else {
+        LimitBasis::Start
+    };
     let mut all = vec![slow(limits.most_us(row, small_us), basis)];
     if row.bytes < NEIGHBOURS {
         return all;
@@ -97,11 +119,21 @@ fn compared(row: &Row, placement: Placement, rows: &[&Row], limits: &Limits, sma
     // Where ranks do not divide a size, the next row has a little less than twice its bytes.
     let near = |bytes: u64| rows.iter().find(|r| r.bytes.abs_diff(bytes) <= bytes >> 10);
     if let Some(twice) = near(row.bytes * 2) {
-        let times = if row.bytes < LARGE { OF_TWICE_BELOW_LARGE } else { OF_TWICE };
-        all.push(slow(reference_time(twice, placement) * times, LimitBasis::Neighbour(twice.bytes)));
+        let times = if row.bytes < LARGE {
+            OF_TWICE_BELOW_LARGE
+        } else {
+            OF_TWICE
+        };
+        all.push(slow(
+            reference_time(twice, placement) * times,
+            LimitBasis::Neighbour(twice.bytes),
+        ));
     }
     if let Some(half) = near(row.bytes / 2).filter(|half| half.bytes >= LARGE) {
-        all.push(slow(reference_time(half, placement) * TWICE, LimitBasis::Neighbour(half.bytes)));
+        all.push(slow(
+            reference_time(half, placement) * TWICE,
+            LimitBasis::Neighbour(half.bytes),
+        ));
     }
     let other = match placement {
         Placement::OutOfPlace => Placement::InPlace,
@@ -117,7 +149,10 @@ fn slow_start(rows: &[&Row], limits: &Limits) -> Option<Slow> {
     let placed = small.flat_map(|row| [(row, Placement::OutOfPlace), (row, Placement::InPlace)]);
     let quickest = placed.map(|(row, placement)| Slow::of(row, placement));
     let quickest = quickest.min_by(|a, b| a.us.total_cmp(&b.us))?;
-    let slow = Slow { most_us: limits.most_small_us(), ..quickest };
+    let slow = Slow {
+        most_us: limits.most_small_us(),
+        ..quickest
+    };
     (slow.us > slow.most_us).then_some(slow)
 }
 
@@ -176,15 +211,33 @@ impl Slow {
     }
 
     fn severity(&self) -> Severity {
-        let clearly = if matches!(self.basis, LimitBasis::Links(_)) { CLEARLY_OF_BYTES } else { CLEARLY };
-        if self.times() > clearly { Severity::Fail } else { Severity::Warn }
+        let clearly = if matches!(self.basis, LimitBasis::Links(_)) {
+            CLEARLY_OF_BYTES
+        } else {
+            CLEARLY
+        };
+        if self.times() > clearly {
+            Severity::Fail
+        } else {
+            Severity::Warn
+        }
     }
 }
 
 impl fmt::Display for Slow {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { collective, us, gb_s, most_us, .. } = self;
-        let place = if self.placement == Placement::InPlace { "in place" } else { "out of place" };
+        let Self {
+            collective,
+            us,
+            gb_s,
+            most_us,
+            ..
+        } = self;
+        let place = if self.placement == Placement::InPlace {
+            "in place"
+        } else {
+            "out of place"
+        };
         let bytes = size(self.bytes);
         write!(
             f,
@@ -202,12 +255,24 @@ impl fmt::Display for Slow {
 /// One finding for each collective: its worst row, with the others as evidence.
 pub(super) fn findings(slow: &[Slow], limits: &Limits, arm: &str) -> Vec<Finding> {
     let of = |collective: &Collective| {
-        let mut own: Vec<_> = slow.iter().filter(|slow| slow.collective == *collective).collect();
-        own.sort_by(|a, b| b.severity().cmp(&a.severity()).then(b.times().total_cmp(&a.times())));
+        let mut own: Vec<_> = slow
+            .iter()
+            .filter(|slow| slow.collective == *collective)
+            .collect();
+        own.sort_by(|a, b| {
+            b.severity()
+                .cmp(&a.severity())
+                .then(b.times().total_cmp(&a.times()))
+        });
         let worst = own.first()?;
-        let more = if own.len() > 1 { format!("; and {} more of this kind", own.len() - 1) } else { String::new() };
+        let more = if own.len() > 1 {
+            format!("; and {} more of this kind", own.len() - 1)
+        } else {
+            String::new()
+        };
         let message = format!("NCCL {arm}: {worst}{more}");
-        let finding = Code::NcclSlow.finding(worst.severity(), Subject::operation(collective), message);
+        let finding =
+            Code::NcclSlow.finding(worst.severity(), Subject::operation(collective), message);
         let finding = finding.values(rounded(worst.us), rounded(worst.most_us), Some("us"));
         let lines = own.iter().skip(1).map(ToString::to_string).collect();
         Some(finding.seen_all(lines).seen(ring_line(limits)))
@@ -217,9 +282,18 @@ pub(super) fn findings(slow: &[Slow], limits: &Limits, arm: &str) -> Vec<Finding
 
 /// The finding that nothing was compared with the links.
 pub(super) fn unjudged(rows: &[Row]) -> Finding {
-    let best = rows.iter().map(|row| row.busbw(&row.out_of_place)).fold(0.0, f64::max);
-    let message = format!("NCCL reaches {best:.2} GB/s, but the links' speed was not measured for comparison");
-    let finding = Code::NcclUnjudged.finding(Severity::Warn, Subject::operation(Collective::AllReduce), message);
+    let best = rows
+        .iter()
+        .map(|row| row.busbw(&row.out_of_place))
+        .fold(0.0, f64::max);
+    let message = format!(
+        "NCCL reaches {best:.2} GB/s, but the links' speed was not measured for comparison"
+    );
+    let finding = Code::NcclUnjudged.finding(
+        Severity::Warn,
+        Subject::operation(Collective::AllReduce),
+        message,
+    );
     finding.values(rounded(best), Value::Null, Some("GB/s"))
 }
 
@@ -227,8 +301,14 @@ fn ring_line(limits: &Limits) -> String {
     let ring = &limits.ring;
     let order: Vec<_> = ring.order.iter().map(ToString::to_string).collect();
     let (order, slowest, (a, b)) = (order.join(" -> "), ring.slowest, ring.edge);
-    let most = if ring.most > slowest { format!("; no ring has more than {:.2}", ring.most) } else { String::new() };
-    format!("best ring by measured speeds: {order}; slowest edge GPU {a} -> {b}, {slowest:.2} GB/s{most}")
+    let most = if ring.most > slowest {
+        format!("; no ring has more than {:.2}", ring.most)
+    } else {
+        String::new()
+    };
+    format!(
+        "best ring by measured speeds: {order}; slowest edge GPU {a} -> {b}, {slowest:.2} GB/s{most}"
+    )
 }
 
 #[cfg(test)]

@@ -4,7 +4,8 @@
 use super::super::processes::messages::Trouble;
 use crate::process::partner::Worker;
 use gpu::{
-    Books, Buffer, Clique, Gpu, GpuError, Graph, IpcHandle, LAUNCHES, Late, Reduced, Reduction, SIGNALS, Stream,
+    Books, Buffer, Clique, Gpu, GpuError, Graph, IpcHandle, LAUNCHES, Late, Reduced, Reduction,
+    SIGNALS, Stream,
 };
 use machine::{GpuId, Rank};
 use serde::{Deserialize, Serialize};
@@ -95,7 +96,9 @@ struct RankGpu {
 /// The worker sent something malformed, or is gone.
 pub(in crate::suite) fn serve() -> io::Result<()> {
     let worker = Worker::connect()?;
-    let Some(Ask::Open { gpu }) = next(&worker)? else { return Err(malformed()) };
+    let Some(Ask::Open { gpu }) = next(&worker)? else {
+        return Err(malformed());
+    };
     let own = match RankGpu::open(gpu) {
         Ok((own, answer)) => {
             worker.send(&answer)?;
@@ -105,7 +108,9 @@ pub(in crate::suite) fn serve() -> io::Result<()> {
     };
     let mut asked = next(&worker)?;
     while let Some(ask) = asked {
-        let Ask::Join(join) = ask else { return Err(malformed()) };
+        let Ask::Join(join) = ask else {
+            return Err(malformed());
+        };
         asked = match own.peers(&join) {
             Ok(peers) => {
                 worker.send(&Answer::Joined)?;
@@ -117,7 +122,10 @@ pub(in crate::suite) fn serve() -> io::Result<()> {
                 next(&worker)?
             }
             Err((peer, error)) => {
-                worker.send(&Answer::Refused { peer, trouble: Trouble::from(&error) })?;
+                worker.send(&Answer::Refused {
+                    peer,
+                    trouble: Trouble::from(&error),
+                })?;
                 next(&worker)?
             }
         };
@@ -138,7 +146,12 @@ fn failed(error: &GpuError) -> Answer {
 }
 
 /// Makes all-reduces in one group. True when it must leave the group, false when the worker has no more requests.
-fn joined(worker: &Worker, own: &RankGpu, rank: Rank, peers: &[Option<[Buffer; 2]>]) -> io::Result<bool> {
+fn joined(
+    worker: &Worker,
+    own: &RankGpu,
+    rank: Rank,
+    peers: &[Option<[Buffer; 2]>],
+) -> io::Result<bool> {
     let mut graph = None;
     loop {
         let run = match next(worker)? {
@@ -148,12 +161,20 @@ fn joined(worker: &Worker, own: &RankGpu, rank: Rank, peers: &[Option<[Buffer; 2
             Some(Ask::Open { .. } | Ask::Join(_)) => return Err(malformed()),
         };
         let mut work = || {
-            if graph.as_ref().is_none_or(|(of, _)| *of != (run.bytes, run.seed)) {
+            if graph
+                .as_ref()
+                .is_none_or(|(of, _)| *of != (run.bytes, run.seed))
+            {
                 // The graph of the previous size is destroyed first.
                 drop(graph.take());
-                graph = Some(((run.bytes, run.seed), own.stream.reductions(&own.reduction(rank, peers, run)?)?));
+                graph = Some((
+                    (run.bytes, run.seed),
+                    own.stream.reductions(&own.reduction(rank, peers, run)?)?,
+                ));
             }
-            let graph = graph.as_ref().ok_or_else(|| GpuError::Nonsense("no graph".to_owned()))?;
+            let graph = graph
+                .as_ref()
+                .ok_or_else(|| GpuError::Nonsense("no graph".to_owned()))?;
             own.run(&graph.1, run)
         };
         let answer = work().map_or_else(|error| failed(&error), Answer::Ran);
@@ -173,15 +194,29 @@ impl RankGpu {
         stream.set_bytes(signals.whole(), 0)?;
         let (out, books) = (device.alloc(LARGEST)?, Books::new(&device, &stream)?);
         stream.finish(&format!("GPU {gpu}: clearing its memory"), HANG)?;
-        let answer = Answer::Opened { id: device.uuid.clone(), handles };
-        Ok((Self { gpu: device, stream, signals, data, out, books }, answer))
+        let answer = Answer::Opened {
+            id: device.uuid.clone(),
+            handles,
+        };
+        Ok((
+            Self {
+                gpu: device,
+                stream,
+                signals,
+                data,
+                out,
+                books,
+            },
+            answer,
+        ))
     }
 
     /// The areas of all ranks but this one; or the first rank whose memory cannot be opened, and why.
     fn peers(&self, join: &Join) -> Result<Vec<Option<[Buffer; 2]>>, (Rank, GpuError)> {
         let open = |handle: &Vec<u8>| {
             let name = <[u8; 64]>::try_from(handle.as_slice());
-            let name = name.map_err(|_| GpuError::Nonsense("a handle of another size".to_owned()))?;
+            let name =
+                name.map_err(|_| GpuError::Nonsense("a handle of another size".to_owned()))?;
             self.gpu.open_ipc(IpcHandle(name), PAGE)
         };
         let of = |(rank, [signals, data]): (Rank, &[Vec<u8>; 2])| {
@@ -201,13 +236,21 @@ impl RankGpu {
         run: Run,
     ) -> Result<Reduction<'m>, GpuError> {
         let own = || [&self.signals, &self.data];
-        let all: Vec<[&Buffer; 2]> =
-            peers.iter().map(|peer| peer.as_ref().map_or_else(own, |[signals, data]| [signals, data])).collect();
+        let all: Vec<[&Buffer; 2]> = peers
+            .iter()
+            .map(|peer| {
+                peer.as_ref()
+                    .map_or_else(own, |[signals, data]| [signals, data])
+            })
+            .collect();
         let signals = all.iter().map(|[signals, _]| signals.span(0, SIGNALS));
         Ok(Reduction {
             rank,
             signals: signals.collect::<Result<_, _>>()?,
-            data: all.iter().map(|[_, data]| data.span(0, 2 * LARGEST)).collect::<Result<_, _>>()?,
+            data: all
+                .iter()
+                .map(|[_, data]| data.span(0, 2 * LARGEST))
+                .collect::<Result<_, _>>()?,
             out: self.out.span(0, run.bytes)?,
             seed: run.seed,
             max_cycles: u64::from(self.gpu.clock_khz) * 1000 * GIVE_UP_S,
@@ -218,11 +261,16 @@ impl RankGpu {
     fn run(&self, graph: &Graph<'_>, run: Run) -> Result<Ran, GpuError> {
         let launches = run.launches.clamp(1, LAUNCHES);
         self.stream.replay(graph, launches, &self.books)?;
-        self.stream.finish(&format!("GPU {}: all-reduces in a graph", self.gpu.id()), HANG)?;
+        self.stream.finish(
+            &format!("GPU {}: all-reduces in a graph", self.gpu.id()),
+            HANG,
+        )?;
         Ok(Ran {
             reduced: [0, 1].map(|kind| self.books.reduced(kind)),
             late: self.books.late(launches),
-            times: (0..launches).map(|launch| self.books.nanoseconds(launch)).collect(),
+            times: (0..launches)
+                .map(|launch| self.books.nanoseconds(launch))
+                .collect(),
         })
     }
 }

@@ -32,11 +32,23 @@ pub(super) fn policy(metric: Metric, level: Level) -> RepeatPolicy {
     // Staged copies are ten times slower than others and less informative: two samples, a third where they
     // differ.
     let policy = if matches!(metric, Metric::Sample { access: false, .. }) {
-        RepeatPolicy { samples: 2, repeats: 1, ..STAGED }
+        RepeatPolicy {
+            samples: 2,
+            repeats: 1,
+            ..STAGED
+        }
     } else {
         BANDWIDTH
     };
-    if level >= Level::Full { RepeatPolicy { samples: policy.samples + 2, repeats: 4, ..policy } } else { policy }
+    if level >= Level::Full {
+        RepeatPolicy {
+            samples: policy.samples + 2,
+            repeats: 4,
+            ..policy
+        }
+    } else {
+        policy
+    }
 }
 
 /// One cell of a matrix, or two cells that one measurement fills, and the transfers for it.
@@ -75,20 +87,38 @@ impl Sizes {
 
 /// Copies that are not measured: links wake up, clocks rise, and the driver maps memory.
 pub(super) fn warm_up(pair: Pair, method: CopyMethod, sizes: Sizes, times: u32) -> Flow {
-    Flow::write(pair, method, if method == CopyMethod::Peer { sizes.sample() } else { sizes.bytes }, times)
+    Flow::write(
+        pair,
+        method,
+        if method == CopyMethod::Peer {
+            sizes.sample()
+        } else {
+            sizes.bytes
+        },
+        times,
+    )
 }
 
 /// The sample program's cells of one GPU with itself.
 pub(super) fn within(gpu: GpuId, on: bool, sizes: Sizes, level: Level) -> Vec<MatrixCell> {
     let pair = Pair::new(gpu, gpu);
-    let (one, other) = (sample(pair, sizes), sample(pair, sizes).at(sizes.bytes / 2, sizes.bytes / 2));
+    let (one, other) = (
+        sample(pair, sizes),
+        sample(pair, sizes).at(sizes.bytes / 2, sizes.bytes / 2),
+    );
     let uni = MatrixCell {
-        metric: Metric::Sample { both_ways: false, access: on },
+        metric: Metric::Sample {
+            both_ways: false,
+            access: on,
+        },
         pairs: vec![pair],
         job: Job::new(vec![one], JobFigure::Within),
     };
     let both = MatrixCell {
-        metric: Metric::Sample { both_ways: true, access: on },
+        metric: Metric::Sample {
+            both_ways: true,
+            access: on,
+        },
         pairs: vec![pair],
         job: Job::new(vec![one, other], JobFigure::TotalWithin),
     };
@@ -98,14 +128,23 @@ pub(super) fn within(gpu: GpuId, on: bool, sizes: Sizes, level: Level) -> Vec<Ma
 /// The sample program's cells of one pair.
 pub(super) fn between(pair: Pair, on: bool, sizes: Sizes, level: Level) -> Vec<MatrixCell> {
     let one = |pair: Pair| MatrixCell {
-        metric: Metric::Sample { both_ways: false, access: on },
+        metric: Metric::Sample {
+            both_ways: false,
+            access: on,
+        },
         pairs: vec![pair],
         job: Job::new(vec![sample(pair, sizes)], JobFigure::First),
     };
     let both = MatrixCell {
-        metric: Metric::Sample { both_ways: true, access: on },
+        metric: Metric::Sample {
+            both_ways: true,
+            access: on,
+        },
         pairs: vec![pair, pair.back()],
-        job: Job::new(vec![sample(pair, sizes), sample(pair.back(), sizes)], JobFigure::Total),
+        job: Job::new(
+            vec![sample(pair, sizes), sample(pair.back(), sizes)],
+            JobFigure::Total,
+        ),
     };
     of_level(vec![one(pair), one(pair.back()), both], level)
 }
@@ -117,24 +156,56 @@ fn sample(pair: Pair, sizes: Sizes) -> Flow {
 /// nvbandwidth's cells of one pair: a row's GPU writes to, or reads from, the column's.
 pub(super) fn devices(pair: Pair, sizes: Sizes, level: Level) -> Vec<MatrixCell> {
     let kinds = [
-        (Metric::CE_WRITE, Metric::CE_BI_WRITE, CopyMethod::Ce, Side::Source),
-        (Metric::CE_READ, Metric::CE_BI_READ, CopyMethod::Ce, Side::Target),
-        (Metric::SM_WRITE, Metric::SM_BI_WRITE, CopyMethod::Sm, Side::Source),
-        (Metric::SM_READ, Metric::SM_BI_READ, CopyMethod::Sm, Side::Target),
+        (
+            Metric::CE_WRITE,
+            Metric::CE_BI_WRITE,
+            CopyMethod::Ce,
+            Side::Source,
+        ),
+        (
+            Metric::CE_READ,
+            Metric::CE_BI_READ,
+            CopyMethod::Ce,
+            Side::Target,
+        ),
+        (
+            Metric::SM_WRITE,
+            Metric::SM_BI_WRITE,
+            CopyMethod::Sm,
+            Side::Source,
+        ),
+        (
+            Metric::SM_READ,
+            Metric::SM_BI_READ,
+            CopyMethod::Sm,
+            Side::Target,
+        ),
     ];
     let cells = kinds.into_iter().flat_map(|(uni, bi, method, side)| {
-        let flow = |actor: Pair, first: bool| Flow::by(side, actor, method, sizes.of(method, first), sizes.times);
+        let flow = |actor: Pair, first: bool| {
+            Flow::by(side, actor, method, sizes.of(method, first), sizes.times)
+        };
         let (there, back) = (flow(pair, true), flow(pair.back(), false));
-        let one =
-            |pair, flow| MatrixCell { metric: uni, pairs: vec![pair], job: Job::new(vec![flow], JobFigure::First) };
-        let both =
-            MatrixCell { metric: bi, pairs: vec![pair, pair.back()], job: Job::new(vec![there, back], JobFigure::Sum) };
+        let one = |pair, flow| MatrixCell {
+            metric: uni,
+            pairs: vec![pair],
+            job: Job::new(vec![flow], JobFigure::First),
+        };
+        let both = MatrixCell {
+            metric: bi,
+            pairs: vec![pair, pair.back()],
+            job: Job::new(vec![there, back], JobFigure::Sum),
+        };
         [one(pair, there), one(pair.back(), back), both]
     });
     of_level(cells.collect(), level)
 }
 
 fn of_level(mut cells: Vec<MatrixCell>, level: Level) -> Vec<MatrixCell> {
-    cells.retain(|cell| MATRICES.iter().any(|(metric, from)| *metric == cell.metric && *from <= level));
+    cells.retain(|cell| {
+        MATRICES
+            .iter()
+            .any(|(metric, from)| *metric == cell.metric && *from <= level)
+    });
     cells
 }

@@ -106,7 +106,9 @@ fn run(context: &TestContext) -> Result<Judgement, Box<Finding>> {
     let bench = Bench::new(context, 2, FULL)?;
     let mut results = Results::default();
     measure::all(context, &bench, &paths, &mut results)?;
-    results.findings.extend(detour::findings(context, &bench, &paths)?);
+    results
+        .findings
+        .extend(detour::findings(context, &bench, &paths)?);
     // Links were read under load and are not read again.
     let (fabric, links) = (context.fabric()?, std::mem::take(&mut results.links));
     let carrier = paths.carriers(fabric, &links);
@@ -126,7 +128,11 @@ fn run(context: &TestContext) -> Result<Judgement, Box<Finding>> {
     results.findings.extend(found);
     // A floor applies to pairs that are meant to reach each other.
     let groups = expected(context, clique)?;
-    results.without_access.retain(|(pair, _)| groups.as_ref().is_none_or(|groups| in_same_group(groups, *pair)));
+    results.without_access.retain(|(pair, _)| {
+        groups
+            .as_ref()
+            .is_none_or(|groups| in_same_group(groups, *pair))
+    });
     results.findings.extend(paths.findings());
     results.findings.extend(links.findings(&clique.addresses()));
     Ok(judge::judge(results, &basis, &states))
@@ -134,8 +140,13 @@ fn run(context: &TestContext) -> Result<Judgement, Box<Finding>> {
 
 /// A configured floor needs a measurement, and no other test makes it.
 fn unmeasured(none: Judgement, floor: Option<f64>) -> Judgement {
-    let Some(floor) = floor.filter(|_| none.outcome() == Outcome::NotApplicable) else { return none };
-    let message = format!("expect.min_p2p_gb_s is {floor}, and no bandwidth is measured: {}", none.summary);
+    let Some(floor) = floor.filter(|_| none.outcome() == Outcome::NotApplicable) else {
+        return none;
+    };
+    let message = format!(
+        "expect.min_p2p_gb_s is {floor}, and no bandwidth is measured: {}",
+        none.summary
+    );
     let finding = Code::ExpectUnchecked.finding(Severity::Error, Subject::Machine, message);
     Judgement::by(finding.values(Value::Null, floor, Some("GB/s")))
 }

@@ -23,8 +23,13 @@ pub(super) fn spreads(grid: &Grid) -> Option<Table> {
     names.dedup();
     let row = |metric: &Metric| {
         let all: Vec<_> = of(grid, *metric).collect();
-        let widest = all.iter().max_by(|a, b| width(&a.1).total_cmp(&width(&b.1)))?;
-        let slowest = all.iter().map(|(_, m)| least(m) / m.median).reduce(f64::min)?;
+        let widest = all
+            .iter()
+            .max_by(|a, b| width(&a.1).total_cmp(&width(&b.1)))?;
+        let slowest = all
+            .iter()
+            .map(|(_, m)| least(m) / m.median)
+            .reduce(f64::min)?;
         let count = |f: fn(&Measured) -> usize| all.iter().map(|(_, m)| f(m)).sum::<usize>();
         Some(SpreadRow {
             matrix: metric.name().to_owned(),
@@ -43,7 +48,10 @@ pub(super) fn spreads(grid: &Grid) -> Option<Table> {
 /// The finding about slow samples among good ones, for figures with peer access on.
 pub(super) fn bursts(grid: &Grid) -> Option<Finding> {
     let on = |metric: Metric| !matches!(metric, Metric::Sample { access: false, .. });
-    let all: Vec<_> = grid.everything().filter(|(metric, pair, _)| on(*metric) && pair.from != pair.to).collect();
+    let all: Vec<_> = grid
+        .everything()
+        .filter(|(metric, pair, _)| on(*metric) && pair.from != pair.to)
+        .collect();
     let (samples, found) = counted(&all);
     if found == 0 {
         return None;
@@ -56,7 +64,11 @@ pub(super) fn bursts(grid: &Grid) -> Option<Finding> {
     };
     let mut names: Vec<_> = all.iter().map(|(name, ..)| *name).collect();
     names.dedup();
-    let severity = if names.iter().any(many) { Severity::Warn } else { Severity::Info };
+    let severity = if names.iter().any(many) {
+        Severity::Warn
+    } else {
+        Severity::Info
+    };
     let message = format!(
         "{found} of {samples} samples moved less than {SLOW} of their figure, expected at most {:.0} % of \
          each matrix",
@@ -64,11 +76,25 @@ pub(super) fn bursts(grid: &Grid) -> Option<Finding> {
     );
     let line = |(name, pair, m): &(Metric, Pair, Measured)| {
         let samples: Vec<_> = m.samples.iter().map(|s| format!("{s:.2}")).collect();
-        format!("{pair}: {}: {:.2} GB/s, samples {}", name_in_sentence(name.name()), m.median, samples.join(", "))
+        format!(
+            "{pair}: {}: {:.2} GB/s, samples {}",
+            name_in_sentence(name.name()),
+            m.median,
+            samples.join(", ")
+        )
     };
-    let worst = all.iter().filter(|(.., m)| slow(m) > 0).take(8).map(line).collect();
+    let worst = all
+        .iter()
+        .filter(|(.., m)| slow(m) > 0)
+        .take(8)
+        .map(line)
+        .collect();
     let finding = Code::P2pBursts.finding(severity, Subject::Machine, message);
-    Some(finding.values(rounded(percent(found, samples)), MANY * 100.0, Some("%")).seen_all(worst))
+    Some(
+        finding
+            .values(rounded(percent(found, samples)), MANY * 100.0, Some("%"))
+            .seen_all(worst),
+    )
 }
 
 /// The number of samples, and of slow ones among them.
@@ -83,15 +109,25 @@ fn percent(part: usize, all: usize) -> f64 {
 }
 
 fn of(grid: &Grid, metric: Metric) -> impl Iterator<Item = (Pair, Measured)> {
-    grid.everything().filter(move |(n, ..)| *n == metric).map(|(_, pair, m)| (pair, m))
+    grid.everything()
+        .filter(move |(n, ..)| *n == metric)
+        .map(|(_, pair, m)| (pair, m))
 }
 
 fn slow(measured: &Measured) -> usize {
-    measured.samples.iter().filter(|sample| **sample < measured.median * SLOW).count()
+    measured
+        .samples
+        .iter()
+        .filter(|sample| **sample < measured.median * SLOW)
+        .count()
 }
 
 fn least(measured: &Measured) -> f64 {
-    measured.samples.iter().copied().fold(f64::INFINITY, f64::min)
+    measured
+        .samples
+        .iter()
+        .copied()
+        .fold(f64::INFINITY, f64::min)
 }
 
 /// The spread of all samples, as a fraction of the median.
@@ -108,7 +144,11 @@ mod tests {
         let mut grid = Grid::default();
         for n in 0..figures {
             let samples = if n < slow { samples } else { &[25.0; 3] };
-            grid.put(Metric::CE_WRITE, Pair::of(n, n + 1), BANDWIDTH.of(samples).unwrap());
+            grid.put(
+                Metric::CE_WRITE,
+                Pair::of(n, n + 1),
+                BANDWIDTH.of(samples).unwrap(),
+            );
         }
         grid
     }
@@ -117,7 +157,15 @@ mod tests {
     fn the_spread_is_reported() {
         let table = spreads(&grid(&[25.0, 25.1, 5.0, 25.0], 2, 4)).unwrap();
         let (matrix, pair) = (Metric::CE_WRITE.name().to_owned(), Pair::of(1, 2));
-        let row = SpreadRow { matrix, figures: 4, samples: 14, spread: 80.4, pair, slowest: 20.0, slow: 2 };
+        let row = SpreadRow {
+            matrix,
+            figures: 4,
+            samples: 14,
+            spread: 80.4,
+            pair,
+            slowest: 20.0,
+            slow: 2,
+        };
         assert!(matches!(table, Table::Spread(rows) if rows[0] == row));
         assert_eq!(spreads(&Grid::default()), None);
     }
@@ -125,16 +173,35 @@ mod tests {
     #[test]
     fn bursts_among_good_samples_are_reported_and_many_are_a_warning() {
         assert_eq!(bursts(&grid(&[25.0, 25.2, 25.1], 2, 4)), None);
-        assert_eq!(bursts(&grid(&[25.0, 25.1, 5.0, 25.0], 4, 40)).unwrap().severity, Severity::Info);
+        assert_eq!(
+            bursts(&grid(&[25.0, 25.1, 5.0, 25.0], 4, 40))
+                .unwrap()
+                .severity,
+            Severity::Info
+        );
         let finding = bursts(&grid(&[25.0, 25.1, 5.0, 6.0, 25.0], 4, 12)).unwrap();
-        assert_eq!((finding.severity, finding.evidence.len()), (Severity::Warn, 4));
-        assert!(finding.message.starts_with("8 of 44 samples moved less than 0.7"), "{finding:?}");
+        assert_eq!(
+            (finding.severity, finding.evidence.len()),
+            (Severity::Warn, 4)
+        );
+        assert!(
+            finding
+                .message
+                .starts_with("8 of 44 samples moved less than 0.7"),
+            "{finding:?}"
+        );
         // A figure that was low only once was a burst.
         let mut moment = grid(&[5.0; 3], 2, 4);
         for n in 0..2 {
-            moment.put_again(Metric::CE_WRITE, Pair::of(n, n + 1), BANDWIDTH.of(&[25.0; 3]).unwrap());
+            moment.put_again(
+                Metric::CE_WRITE,
+                Pair::of(n, n + 1),
+                BANDWIDTH.of(&[25.0; 3]).unwrap(),
+            );
         }
         let finding = bursts(&moment).unwrap();
-        assert!(finding.message.starts_with("6 of 18 samples") && finding.severity == Severity::Info);
+        assert!(
+            finding.message.starts_with("6 of 18 samples") && finding.severity == Severity::Info
+        );
     }
 }

@@ -18,13 +18,22 @@ pub(super) fn predictions(all: &[Answers]) -> Table {
             Err(why) => why.to_owned(),
         };
         let (expected, cuda) = (expected.to_string(), YesNo(answers.can));
-        let row = ExpectedRow { pairs: String::new(), expected, cuda, nvml, because: why.clone() };
+        let row = ExpectedRow {
+            pairs: String::new(),
+            expected,
+            cuda,
+            nvml,
+            because: why.clone(),
+        };
         match groups.iter_mut().find(|(other, _)| *other == row) {
             Some((_, pairs)) => pairs.push(answers.pair),
             None => groups.push((row, vec![answers.pair])),
         }
     }
-    let named = |(row, pairs)| ExpectedRow { pairs: Subject::pairs(pairs).to_string(), ..row };
+    let named = |(row, pairs)| ExpectedRow {
+        pairs: Subject::pairs(pairs).to_string(),
+        ..row
+    };
     Table::Expected(groups.into_iter().map(named).collect())
 }
 
@@ -34,7 +43,9 @@ pub(super) fn compare_with_prediction(answers: &Answers) -> String {
     let how = match (expected, answers.can) {
         (Expected::Unknown, _) => "nothing was predicted",
         (Expected::Access | Expected::Claimed, true) => "CUDA agrees with the prediction",
-        (Expected::Refused(..) | Expected::NotApplicable, false) => "CUDA agrees with the prediction",
+        (Expected::Refused(..) | Expected::NotApplicable, false) => {
+            "CUDA agrees with the prediction"
+        }
         _ => "CUDA contradicts the prediction",
     };
     format!("{}: {how}: {expected} ({why})", answers.pair)
@@ -49,15 +60,27 @@ pub(super) fn unpredicted_access(answers: &Answers) -> Option<Finding> {
     let message = "CUDA and NVML report peer access, which this driver is not known to give; the test \
         p2p-integrity decides whether data arrives";
     let reason = Reason::Predicted(Refusal::Other, why.as_str().into());
-    let finding = Code::P2pUnpredicted.finding(Severity::Info, Subject::Machine, message).because(reason);
-    Some(finding.seen(evidence(answers)).seen(compare_with_prediction(answers)))
+    let finding = Code::P2pUnpredicted
+        .finding(Severity::Info, Subject::Machine, message)
+        .because(reason);
+    Some(
+        finding
+            .seen(evidence(answers))
+            .seen(compare_with_prediction(answers)),
+    )
 }
 
 /// NVML's answer about peer access: NCCL requires both reading and writing.
 pub(super) fn nvml(answers: &Answers) -> Result<Result<(), Status>, &str> {
     let (read, write) = (answers.nvml.read.as_ref(), answers.nvml.write.as_ref());
-    let (read, write) = (read.map_err(String::as_str)?, write.map_err(String::as_str)?);
-    Ok([read, write].into_iter().find(|s| **s != Status::Ok).map_or(Ok(()), |s| Err(*s)))
+    let (read, write) = (
+        read.map_err(String::as_str)?,
+        write.map_err(String::as_str)?,
+    );
+    Ok([read, write]
+        .into_iter()
+        .find(|s| **s != Status::Ok)
+        .map_or(Ok(()), |s| Err(*s)))
 }
 
 /// The answers of the three sources.

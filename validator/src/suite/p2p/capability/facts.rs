@@ -32,7 +32,11 @@ pub(super) struct Facts {
 ///
 /// # Errors
 /// The fabric or the driver's list of GPUs cannot be read.
-pub(super) fn read(context: &TestContext, clique: &Clique, nvml: &Nvml) -> Result<Facts, Box<Finding>> {
+pub(super) fn read(
+    context: &TestContext,
+    clique: &Clique,
+    nvml: &Nvml,
+) -> Result<Facts, Box<Finding>> {
     let fabric = context.fabric()?;
     let bar1_by_gpu = context.bar1_by_gpu();
     let obstructions = bar1::obstructions(context);
@@ -44,14 +48,35 @@ pub(super) fn read(context: &TestContext, clique: &Clique, nvml: &Nvml) -> Resul
         };
         let chip = chip::number(&gpu.device).and_then(chip::of);
         let obstruction = obstructions.get(&gpu.bdf).copied();
-        (gpu.bdf, GpuFacts { chip, geforce: mechanism == PeerMechanism::Bar1, mapped, obstruction, clique: gpu.clique })
+        (
+            gpu.bdf,
+            GpuFacts {
+                chip,
+                geforce: mechanism == PeerMechanism::Bar1,
+                mapped,
+                obstruction,
+                clique: gpu.clique,
+            },
+        )
     };
-    let near = fabric.paths.iter().filter(|path| matches!(path.kind, PathKind::Pix | PathKind::Pxb));
+    let near = fabric
+        .paths
+        .iter()
+        .filter(|path| matches!(path.kind, PathKind::Pix | PathKind::Pxb));
     Ok(Facts {
-        gpus: peer_mechanism::mechanisms(fabric, known(&context.nvidia.gpus)?).into_iter().map(gpu_facts).collect(),
+        gpus: peer_mechanism::mechanisms(fabric, known(&context.nvidia.gpus)?)
+            .into_iter()
+            .map(gpu_facts)
+            .collect(),
         nvlinks: nvml.nvlink_pairs(&clique.addresses()).unwrap_or_default(),
-        switched: near.map(|path| (path.a.min(path.b), path.a.max(path.b))).collect(),
-        drivers: clique.addresses().iter().filter_map(|gpu| Some((*gpu, driver(context, *gpu)?))).collect(),
+        switched: near
+            .map(|path| (path.a.min(path.b), path.a.max(path.b)))
+            .collect(),
+        drivers: clique
+            .addresses()
+            .iter()
+            .filter_map(|gpu| Some((*gpu, driver(context, *gpu)?)))
+            .collect(),
         host: cpu::model(&context.root),
     })
 }
@@ -60,16 +85,27 @@ pub(super) fn read(context: &TestContext, clique: &Clique, nvml: &Nvml) -> Resul
 fn driver(context: &TestContext, gpu: Bdf) -> Option<Driver> {
     let loaded = context.nvidia.loaded.as_ref().ok()?.as_ref()?;
     let version = keys::major(&loaded.version)?;
-    let all = params::read(&context.root).ok().filter(|all| !all.is_empty())?;
+    let all = params::read(&context.root)
+        .ok()
+        .filter(|all| !all.is_empty())?;
     let keys = RegistryKeys::of(version, &params::registry_keys(&all, &gpu.to_string()));
-    Some(Driver { version, changed: changed(&context.nvidia), keys })
+    Some(Driver {
+        version,
+        changed: changed(&context.nvidia),
+        keys,
+    })
 }
 
 /// Whether the loaded module has a patch level of firstlight, according to init's account or the module's file.
 fn changed(nvidia: &Nvidia) -> Option<bool> {
     let account = nvidia.account.as_ref().ok()?.as_ref();
     if let Some(module) = account.and_then(|account| account.module("nvidia")) {
-        return Some(module.patch.as_deref().is_some_and(|level| !level.is_empty()));
+        return Some(
+            module
+                .patch
+                .as_deref()
+                .is_some_and(|level| !level.is_empty()),
+        );
     }
     let file = nvidia.file.as_ref().ok()?.as_ref()?;
     let loaded = nvidia.loaded.as_ref().ok()?.as_ref()?;
@@ -80,7 +116,13 @@ fn changed(nvidia: &Nvidia) -> Option<bool> {
 impl Facts {
     /// The prediction for a pair.
     pub(super) fn predict(&self, from: Bdf, to: Bdf) -> Prediction {
-        let unknown = GpuFacts { chip: None, geforce: true, mapped: None, obstruction: None, clique: None };
+        let unknown = GpuFacts {
+            chip: None,
+            geforce: true,
+            mapped: None,
+            obstruction: None,
+            clique: None,
+        };
         let key = (from.min(to), from.max(to));
         predict::predict(&predict::PairFacts {
             gpus: [from, to].map(|gpu| self.gpus.get(&gpu).copied().unwrap_or(unknown)),

@@ -1,6 +1,8 @@
 //! Judges the answers of the three sources about peer access. Pure.
 
-use super::comparison::{compare_with_prediction, evidence, nvml, predictions, unpredicted_access, yes_or_no};
+use super::comparison::{
+    compare_with_prediction, evidence, nvml, predictions, unpredicted_access, yes_or_no,
+};
 use super::predict::Expected;
 use super::{Answers, EnableResult};
 use crate::schedule::Pair;
@@ -15,12 +17,24 @@ use std::collections::BTreeSet;
 
 /// Judges all pairs; `expected` are the groups within which access is configured, if any.
 pub(super) fn judge(gpus: usize, all: &[Answers], expected: Option<&[Vec<GpuId>]>) -> Judgement {
-    let found: Vec<(Pair, Finding)> = all.iter().filter_map(|s| Some((s.pair, judge_pair(s)?))).collect();
+    let found: Vec<(Pair, Finding)> = all
+        .iter()
+        .filter_map(|s| Some((s.pair, judge_pair(s)?)))
+        .collect();
     let (found, grouped) = match expected {
-        Some(groups) => (found.into_iter().map(|f| apply_expected(f, groups)).collect(), None),
+        Some(groups) => (
+            found
+                .into_iter()
+                .map(|f| apply_expected(f, groups))
+                .collect(),
+            None,
+        ),
         None => group_findings(gpus, found),
     };
-    let mixed = found.iter().filter(|(_, f)| f.is(Code::P2pMixed) && f.severity == Severity::Info).count();
+    let mixed = found
+        .iter()
+        .filter(|(_, f)| f.is(Code::P2pMixed) && f.severity == Severity::Info)
+        .count();
     let atomics = all.iter().filter(|s| s.atomics).count();
     let findings: Vec<_> = grouped.into_iter().chain(merge_pairs(found)).collect();
     let summary = match findings.iter().max_by_key(|f| f.severity) {
@@ -44,24 +58,48 @@ pub(super) fn judge(gpus: usize, all: &[Answers], expected: Option<&[Vec<GpuId>]
         Some(first) => Judgement::not_applicable(first.message.to_string()).with(findings),
         None => Judgement::of(summary, findings),
     };
-    judgement.showing(vec![matrix(Metric::ACCESS, gpus, yes)]).with_tables(vec![predictions(all)])
+    judgement
+        .showing(vec![matrix(Metric::ACCESS, gpus, yes)])
+        .with_tables(vec![predictions(all)])
 }
 
 /// A missing access that the configuration does not ask for is harmless.
 fn apply_expected((pair, finding): (Pair, Finding), groups: &[Vec<GpuId>]) -> (Pair, Finding) {
     let missing = finding.is(Code::P2pUnsupported) || finding.is(Code::P2pMixed);
-    let severity = if peer_groups::in_same_group(groups, pair) { Severity::Fail } else { Severity::Info };
-    (pair, if missing { Finding { severity, ..finding } } else { finding })
+    let severity = if peer_groups::in_same_group(groups, pair) {
+        Severity::Fail
+    } else {
+        Severity::Info
+    };
+    (
+        pair,
+        if missing {
+            Finding {
+                severity,
+                ..finding
+            }
+        } else {
+            finding
+        },
+    )
 }
 
 /// If access is missing exactly between whole groups, one finding replaces many.
-fn group_findings(gpus: usize, found: Vec<(Pair, Finding)>) -> (Vec<(Pair, Finding)>, Option<Finding>) {
-    let (refused, others): (Vec<_>, Vec<_>) = found.into_iter().partition(|(_, f)| f.is(Code::P2pUnsupported));
+fn group_findings(
+    gpus: usize,
+    found: Vec<(Pair, Finding)>,
+) -> (Vec<(Pair, Finding)>, Option<Finding>) {
+    let (refused, others): (Vec<_>, Vec<_>) = found
+        .into_iter()
+        .partition(|(_, f)| f.is(Code::P2pUnsupported));
     let missing: BTreeSet<Pair> = refused.iter().map(|(pair, _)| *pair).collect();
     let groups = peer_groups::groups(gpus, |pair| !missing.contains(&pair));
     // GPUs none of which reaches another form no groups.
-    let groups = groups.filter(|groups| !refused.is_empty() && groups.iter().any(|group| group.len() > 1));
-    let Some(groups) = groups else { return ([refused, others].concat(), None) };
+    let groups =
+        groups.filter(|groups| !refused.is_empty() && groups.iter().any(|group| group.len() > 1));
+    let Some(groups) = groups else {
+        return ([refused, others].concat(), None);
+    };
     let group_names = peer_groups::format_groups(&groups);
     let message = format!(
         "GPUs have peer access within groups only: {group_names}; {} of {} ordered pairs have none",
@@ -69,8 +107,19 @@ fn group_findings(gpus: usize, found: Vec<(Pair, Finding)>) -> (Vec<(Pair, Findi
         gpus * gpus.saturating_sub(1)
     );
     let finding = Code::PeersGrouped.finding(Severity::Warn, Subject::Machine, message);
-    let seen = refused.iter().take(SEEN).flat_map(|(_, finding)| finding.evidence.clone()).collect();
-    (others, Some(finding.values(group_names, "one group", None).seen_all(seen)))
+    let seen = refused
+        .iter()
+        .take(SEEN)
+        .flat_map(|(_, finding)| finding.evidence.clone())
+        .collect();
+    (
+        others,
+        Some(
+            finding
+                .values(group_names, "one group", None)
+                .seen_all(seen),
+        ),
+    )
 }
 
 /// The number of pairs whose evidence is kept.
@@ -88,7 +137,9 @@ fn judge_pair(answers: &Answers) -> Option<Finding> {
         _ if answers.can != answers.supported => {
             let (a, b) = (yes_or_no(answers.can), yes_or_no(answers.supported));
             contradiction(
-                format!("cuDeviceCanAccessPeer reports {a} and cuDeviceGetP2PAttribute reports {b}"),
+                format!(
+                    "cuDeviceCanAccessPeer reports {a} and cuDeviceGetP2PAttribute reports {b}"
+                ),
                 WrongWitness::CudaItself,
             )
         }
@@ -96,15 +147,21 @@ fn judge_pair(answers: &Answers) -> Option<Finding> {
             return unpredicted_access(answers).or_else(|| atomics(answers));
         }
         (true, Ok(()), EnableResult::Refused(why)) => {
-            let message = format!("CUDA and NVML report that peer access works, but it cannot be enabled: {why}");
+            let message = format!(
+                "CUDA and NVML report that peer access works, but it cannot be enabled: {why}"
+            );
             Code::P2pRefused.finding(Severity::Fail, Subject::Machine, message)
         }
         (true, Err(status), EnableResult::Works) => contradiction(
-            format!("CUDA enables peer access, but NVML reports {status}; NCCL obeys NVML and will not use it"),
+            format!(
+                "CUDA enables peer access, but NVML reports {status}; NCCL obeys NVML and will not use it"
+            ),
             WrongWitness::NvmlUnpatched,
         ),
         (true, Err(status), EnableResult::Refused(why)) => contradiction(
-            format!("CUDA reports that peer access works, NVML reports {status}, and enabling it fails: {why}"),
+            format!(
+                "CUDA reports that peer access works, NVML reports {status}, and enabling it fails: {why}"
+            ),
             WrongWitness::Cuda,
         ),
         (false, Ok(()), EnableResult::Refused(_)) => contradiction(
@@ -115,11 +172,17 @@ fn judge_pair(answers: &Answers) -> Option<Finding> {
             "CUDA reports that peer access does not work, but it can be enabled".to_owned(),
             WrongWitness::Cuda,
         ),
-        (false, Err(status), EnableResult::Refused(_)) if answers.predicted.0 == Expected::NotApplicable => {
+        (false, Err(status), EnableResult::Refused(_))
+            if answers.predicted.0 == Expected::NotApplicable =>
+        {
             let why = &answers.predicted.1;
-            let message = format!("peer access is not applicable: {why}; CUDA reports no, NVML reports {status}");
+            let message = format!(
+                "peer access is not applicable: {why}; CUDA reports no, NVML reports {status}"
+            );
             let reason = Reason::Predicted(Refusal::Other, why.as_str().into());
-            Code::P2pMixed.finding(Severity::Info, Subject::Machine, message).because(reason)
+            Code::P2pMixed
+                .finding(Severity::Info, Subject::Machine, message)
+                .because(reason)
         }
         (false, Err(status), EnableResult::Refused(_)) => {
             let message = format!("no peer access: CUDA reports no, NVML reports {status}");
@@ -128,7 +191,10 @@ fn judge_pair(answers: &Answers) -> Option<Finding> {
                 (expected @ Expected::Refused(_), why) => {
                     finding.because(Reason::Predicted(expected.refusal(), why.as_str().into()))
                 }
-                _ => Finding { reason: status_reason(status), ..finding },
+                _ => Finding {
+                    reason: status_reason(status),
+                    ..finding
+                },
             }
         }
     };
@@ -136,7 +202,12 @@ fn judge_pair(answers: &Answers) -> Option<Finding> {
         EnableResult::Refused(why) => Some(why.as_str()),
         EnableResult::Works => None,
     };
-    Some(finding.lacking(error).seen(evidence(answers)).seen(compare_with_prediction(answers)))
+    Some(
+        finding
+            .lacking(error)
+            .seen(evidence(answers))
+            .seen(compare_with_prediction(answers)),
+    )
 }
 
 /// Atomics on the peer's memory: a disagreement is reported for information. The test p2p-order tries what
@@ -145,15 +216,25 @@ fn atomics(answers: &Answers) -> Option<Finding> {
     let nvml = answers.nvml.atomics.as_ref().ok()?;
     let answer = match (answers.atomics, nvml) {
         (true, Status::Ok) => return None,
-        (true, status) => format!("CUDA claims atomics on the peer's memory, but NVML reports {status}"),
-        (false, Status::Ok) => "NVML claims atomics on the peer's memory, but CUDA does not".to_owned(),
+        (true, status) => {
+            format!("CUDA claims atomics on the peer's memory, but NVML reports {status}")
+        }
+        (false, Status::Ok) => {
+            "NVML claims atomics on the peer's memory, but CUDA does not".to_owned()
+        }
         (false, _) => return None,
     };
-    Some(Code::P2pWitnesses.finding(Severity::Info, Subject::Machine, answer).seen(evidence(answers)))
+    Some(
+        Code::P2pWitnesses
+            .finding(Severity::Info, Subject::Machine, answer)
+            .seen(evidence(answers)),
+    )
 }
 
 fn contradiction(message: String, wrong: WrongWitness) -> Finding {
-    Code::P2pWitnesses.finding(Severity::Fail, Subject::Machine, message).because(Reason::Witness(wrong))
+    Code::P2pWitnesses
+        .finding(Severity::Fail, Subject::Machine, message)
+        .because(Reason::Witness(wrong))
 }
 
 /// What NVML's status codes mean for peer access.

@@ -62,11 +62,15 @@ fn run(context: &TestContext) -> Result<Judgement, Box<Finding>> {
         return Ok(none);
     }
     let clique = context.clique()?;
-    let nvml =
-        context.nvml().map_err(|why| Box::new(Code::CudaMissing.finding(Severity::Error, Subject::Machine, why)))?;
+    let nvml = context.nvml().map_err(|why| {
+        Box::new(Code::CudaMissing.finding(Severity::Error, Subject::Machine, why))
+    })?;
     let facts = facts::read(context, clique, nvml)?;
     let ask = |(from, to): (&Gpu, &Gpu)| {
-        let pair = Pair { from: from.id(), to: to.id() };
+        let pair = Pair {
+            from: from.id(),
+            to: to.id(),
+        };
         let predicted = facts.predict(from.bdf, to.bdf);
         context.doing(Activity::of_pair(pair, "asking about peer access"));
         answers(nvml, from, to, (pair, predicted)).map_err(|e| fault_finding(pair, &e))
@@ -89,18 +93,34 @@ pub(in crate::suite) fn expected(
     clique: &Clique,
 ) -> Result<Option<Vec<Vec<GpuId>>>, Box<Finding>> {
     let gpus: Vec<_> = clique.gpus.iter().map(|gpu| gpu.bdf).collect();
-    let wished = context.config.expect.peers.as_ref().map(|groups| numbered(groups, &gpus));
-    let groups = wished.transpose().map_err(|why| Box::new(unknown_peer(&why)))?;
+    let wished = context
+        .config
+        .expect
+        .peers
+        .as_ref()
+        .map(|groups| numbered(groups, &gpus));
+    let groups = wished
+        .transpose()
+        .map_err(|why| Box::new(unknown_peer(&why)))?;
     let of = |group: Vec<usize>| group.into_iter().map(GpuId::new).collect();
     Ok(groups.map(|groups| groups.into_iter().map(of).collect()))
 }
 
 /// `EXPECT-UNCHECKED`: `expect.peers` does not fit the machine.
 pub(in crate::suite) fn unknown_peer(why: &str) -> Finding {
-    Code::ExpectUnchecked.finding(Severity::Error, Subject::Machine, format!("expect.peers {why}"))
+    Code::ExpectUnchecked.finding(
+        Severity::Error,
+        Subject::Machine,
+        format!("expect.peers {why}"),
+    )
 }
 
-fn answers(nvml: &Nvml, from: &Gpu, to: &Gpu, (pair, predicted): (Pair, Prediction)) -> Result<Answers, GpuError> {
+fn answers(
+    nvml: &Nvml,
+    from: &Gpu,
+    to: &Gpu,
+    (pair, predicted): (Pair, Prediction),
+) -> Result<Answers, GpuError> {
     let attribute = |attribute| from.p2p_attribute(attribute, to).map(|value| value != 0);
     Ok(Answers {
         pair,

@@ -9,7 +9,9 @@ use crate::schedule::Pair;
 use crate::suite::TestContext;
 use crate::suite::protocol::Activity;
 use crate::suite::shared::held_memory::{ChangedMemory, HeldMemory};
-use crate::suite::shared::transfer::{Circumstance, Engine, Fault, FaultKind, SAMPLE, Traces, Transfer, TransferKind};
+use crate::suite::shared::transfer::{
+    Circumstance, Engine, Fault, FaultKind, SAMPLE, Traces, Transfer, TransferKind,
+};
 use gpu::pattern::{Counts, DataFault, Excerpt, Nonces, compare, pieces};
 use gpu::{Clique, GpuError, Span};
 use machine::GpuId;
@@ -71,11 +73,23 @@ pub(super) struct TransferChecks {
 
 impl<'m> IntegrityBench<'m> {
     /// Allocates buffers and streams on every GPU; leaves out sizes that do not fit.
-    pub(super) fn new(context: &'m TestContext, clique: &'m Clique, plan: LevelPlan) -> Result<Self, GpuError> {
-        let free = clique.gpus.iter().map(|g| Ok(g.memory()?.0)).collect::<Result<Vec<_>, GpuError>>()?;
+    pub(super) fn new(
+        context: &'m TestContext,
+        clique: &'m Clique,
+        plan: LevelPlan,
+    ) -> Result<Self, GpuError> {
+        let free = clique
+            .gpus
+            .iter()
+            .map(|g| Ok(g.memory()?.0))
+            .collect::<Result<Vec<_>, GpuError>>()?;
         // The remainder is for the driver, which uses some for every context and mapping.
         let plan = plan.within(free.into_iter().min().unwrap_or_default() / 2);
-        let test_gpus = clique.gpus.iter().map(|g| TestGpu::new(g, &plan)).collect::<Result<_, _>>()?;
+        let test_gpus = clique
+            .gpus
+            .iter()
+            .map(|g| TestGpu::new(g, &plan))
+            .collect::<Result<_, _>>()?;
         let nonces = RefCell::new(Nonces::new());
         let bench = Self {
             context,
@@ -95,7 +109,9 @@ impl<'m> IntegrityBench<'m> {
     }
 
     pub(super) fn test_gpu(&self, gpu: GpuId) -> Result<&TestGpu<'m>, GpuError> {
-        self.test_gpus.get(gpu.index()).ok_or_else(|| GpuError::Nonsense(format!("there is no GPU {gpu}")))
+        self.test_gpus
+            .get(gpu.index())
+            .ok_or_else(|| GpuError::Nonsense(format!("there is no GPU {gpu}")))
     }
 
     pub(super) fn nonce(&self) -> u64 {
@@ -111,10 +127,20 @@ impl<'m> IntegrityBench<'m> {
     }
 
     /// Tries all transfers of one kind, and stops at the first that goes wrong. True when all went well.
-    pub(super) fn try_kind(&self, pair: Pair, kind: TransferKind, faults: &mut Vec<Fault>) -> Result<bool, GpuError> {
+    pub(super) fn try_kind(
+        &self,
+        pair: Pair,
+        kind: TransferKind,
+        faults: &mut Vec<Fault>,
+    ) -> Result<bool, GpuError> {
         for shift in &self.plan.shifts {
             for bytes in self.plan.sizes(kind.memory) {
-                let transfer = Transfer { pair, kind, bytes: *bytes, shift: *shift };
+                let transfer = Transfer {
+                    pair,
+                    kind,
+                    bytes: *bytes,
+                    shift: *shift,
+                };
                 if !self.try_transfer(transfer, faults)? {
                     return Ok(false);
                 }
@@ -124,7 +150,11 @@ impl<'m> IntegrityBench<'m> {
     }
 
     /// Tries one transfer, and classifies its fault if it goes wrong. True when it went well.
-    pub(super) fn try_transfer(&self, transfer: Transfer, faults: &mut Vec<Fault>) -> Result<bool, GpuError> {
+    pub(super) fn try_transfer(
+        &self,
+        transfer: Transfer,
+        faults: &mut Vec<Fault>,
+    ) -> Result<bool, GpuError> {
         let prepared = self.prepare(transfer)?;
         self.execute(&prepared)?;
         let checks = Self::check(&prepared)?;
@@ -134,11 +164,21 @@ impl<'m> IntegrityBench<'m> {
         };
         let traces = self.traces(&prepared, what, &checks)?;
         let place = faults.len();
-        faults.push(Fault { transfer, what, traces, times: None, circumstance: Circumstance::Alone });
+        faults.push(Fault {
+            transfer,
+            what,
+            traces,
+            times: None,
+            circumstance: Circumstance::Alone,
+        });
         // Recorded now, in case the classification hangs.
         let what = self.classify_fault(&prepared, what, &checks)?;
         self.reset_sentinels()?;
-        let times = if place == 0 { Some(self.count_repeats(transfer)?) } else { None };
+        let times = if place == 0 {
+            Some(self.count_repeats(transfer)?)
+        } else {
+            None
+        };
         if let Some(fault) = faults.get_mut(place) {
             (fault.what, fault.times) = (what, times);
         }
@@ -162,7 +202,10 @@ impl<'m> IntegrityBench<'m> {
     pub(super) fn prepare(&self, transfer: Transfer) -> Result<PreparedTransfer<'_, 'm>, GpuError> {
         let (sends, receives) = transfer.ends();
         let (sender, receiver) = (self.test_gpu(sends)?, self.test_gpu(receives)?);
-        let (from, to) = (sender.buffer(transfer.kind.memory)?, receiver.buffer(transfer.kind.memory)?);
+        let (from, to) = (
+            sender.buffer(transfer.kind.memory)?,
+            receiver.buffer(transfer.kind.memory)?,
+        );
         let layout = self.plan.layout(transfer.kind.memory);
         let begin = layout.target() + transfer.shift.1;
         let source = from.part(layout.source() + transfer.shift.0, transfer.bytes)?;
@@ -172,14 +215,32 @@ impl<'m> IntegrityBench<'m> {
         sender.wait()?;
         // This overwrites what the last transfer wrote there.
         receiver.wait()?;
-        Ok(PreparedTransfer { transfer, seed, source, target, first, sender, receiver, from, to })
+        Ok(PreparedTransfer {
+            transfer,
+            seed,
+            source,
+            target,
+            first,
+            sender,
+            receiver,
+            from,
+            to,
+        })
     }
 
     /// Copies the data, and waits.
     pub(super) fn execute(&self, prepared: &PreparedTransfer<'_, 'm>) -> Result<(), GpuError> {
-        let PreparedTransfer { transfer, source, target, .. } = prepared;
+        let PreparedTransfer {
+            transfer,
+            source,
+            target,
+            ..
+        } = prepared;
         let doing = format!("{}: {transfer}", transfer.pair);
-        self.context.doing(Activity { what: doing.clone(), pair: Some(transfer.pair) });
+        self.context.doing(Activity {
+            what: doing.clone(),
+            pair: Some(transfer.pair),
+        });
         let stream = &self.test_gpu(transfer.pair.from)?.stream;
         match transfer.kind.engine {
             Engine::Copy => stream.copy(*target, *source)?,
@@ -193,18 +254,35 @@ impl<'m> IntegrityBench<'m> {
 
     /// Each GPU checks its own memory, and the host checks samples of what arrived.
     fn check(prepared: &PreparedTransfer<'_, 'm>) -> Result<TransferChecks, GpuError> {
-        let PreparedTransfer { seed, first, sender, receiver, to, .. } = prepared;
+        let PreparedTransfer {
+            seed,
+            first,
+            sender,
+            receiver,
+            to,
+            ..
+        } = prepared;
         let (target, sentinel) = (prepared.target, to.sentinel());
         let tallies = &receiver.tallies;
-        receiver.stream.check(target, *first, *seed, sentinel, &tallies.data)?;
+        receiver
+            .stream
+            .check(target, *first, *seed, sentinel, &tallies.data)?;
         let (below, above) = prepared.guards()?;
         for (span, tally) in [(below, &tallies.below), (above, &tallies.above)] {
             let number = prepared.number(span);
-            receiver.stream.check(span, number, sentinel, *seed, tally)?;
+            receiver
+                .stream
+                .check(span, number, sentinel, *seed, tally)?;
         }
         let parts = pieces(target.bytes, &mut Nonces::from(*seed));
         receiver.fetch(target, &parts)?;
-        sender.stream.check(prepared.source, *first, *seed, prepared.from.sentinel(), &sender.tallies.data)?;
+        sender.stream.check(
+            prepared.source,
+            *first,
+            *seed,
+            prepared.from.sentinel(),
+            &sender.tallies.data,
+        )?;
         receiver.wait()?;
         sender.wait()?;
         let compared = |p: Excerpt| (compare(&p.words, first + p.place, *seed, sentinel), p);
@@ -227,30 +305,81 @@ impl<'m> IntegrityBench<'m> {
         let (below, above) = prepared.guards()?;
         let sentinel = prepared.to.sentinel();
         let (test_gpu, span, first, seed, counts) = match what {
-            FaultKind::Source => (prepared.sender, prepared.source, prepared.first, prepared.seed, checks.source),
-            FaultKind::Beside if checks.below.wrong > 0 => {
-                (prepared.receiver, below, prepared.number(below), sentinel, checks.below)
-            }
-            FaultKind::Beside => (prepared.receiver, above, prepared.number(above), sentinel, checks.above),
-            _ => (prepared.receiver, prepared.target, prepared.first, prepared.seed, checks.data),
+            FaultKind::Source => (
+                prepared.sender,
+                prepared.source,
+                prepared.first,
+                prepared.seed,
+                checks.source,
+            ),
+            FaultKind::Beside if checks.below.wrong > 0 => (
+                prepared.receiver,
+                below,
+                prepared.number(below),
+                sentinel,
+                checks.below,
+            ),
+            FaultKind::Beside => (
+                prepared.receiver,
+                above,
+                prepared.number(above),
+                sentinel,
+                checks.above,
+            ),
+            _ => (
+                prepared.receiver,
+                prepared.target,
+                prepared.first,
+                prepared.seed,
+                checks.data,
+            ),
         };
         let place = counts.first.unwrap_or_default();
         let found = test_gpu.words(span, place, SAMPLE as u64)?.words;
-        Ok(Traces { counts, address: span.address, first, seed, found, expected: None })
+        Ok(Traces {
+            counts,
+            address: span.address,
+            first,
+            seed,
+            found,
+            expected: None,
+        })
     }
 
     /// Restores the sentinel in source and target.
-    pub(super) fn restore_sentinels(&self, prepared: &PreparedTransfer<'_, 'm>) -> Result<(), GpuError> {
-        let PreparedTransfer { source, target, sender, receiver, from, to, .. } = prepared;
+    pub(super) fn restore_sentinels(
+        &self,
+        prepared: &PreparedTransfer<'_, 'm>,
+    ) -> Result<(), GpuError> {
+        let PreparedTransfer {
+            source,
+            target,
+            sender,
+            receiver,
+            from,
+            to,
+            ..
+        } = prepared;
         let source_first = (source.address - from.whole().address) / 4;
         sender.stream.fill(*source, from.sentinel(), source_first)?;
-        receiver.stream.fill(*target, to.sentinel(), prepared.first)?;
+        receiver
+            .stream
+            .fill(*target, to.sentinel(), prepared.first)?;
         let mut older = self.older.borrow_mut();
         older.push(prepared.seed);
         let many = older.len().saturating_sub(16);
         older.drain(..many);
-        let PreparedTransfer { transfer, seed, first, .. } = *prepared;
-        self.since.borrow_mut().push(PastTransfer { transfer, seed, first });
+        let PreparedTransfer {
+            transfer,
+            seed,
+            first,
+            ..
+        } = *prepared;
+        self.since.borrow_mut().push(PastTransfer {
+            transfer,
+            seed,
+            first,
+        });
         Ok(())
     }
 }
@@ -260,7 +389,10 @@ impl PreparedTransfer<'_, '_> {
     fn guards(&self) -> Result<(Span<'_>, Span<'_>), GpuError> {
         let at = self.target.address - self.to.whole().address;
         let behind = at + self.target.bytes;
-        Ok((self.to.part(at - GUARD, GUARD)?, self.to.part(behind, GUARD)?))
+        Ok((
+            self.to.part(at - GUARD, GUARD)?,
+            self.to.part(behind, GUARD)?,
+        ))
     }
 
     /// The number of a span's first word within the target's buffer.
@@ -283,9 +415,17 @@ fn fault_of(prepared: &PreparedTransfer<'_, '_>, checks: &TransferChecks) -> Opt
     if checks.data.wrong > 0 {
         return Some(FaultKind::Data(DataFault::Garbage));
     }
-    if checks.host.iter().any(|(counts, piece)| !counts.all_right(piece.words.len() as u64)) {
-        return Some(FaultKind::Checker("the owner's check passes, but the host's copy is wrong"));
+    if checks
+        .host
+        .iter()
+        .any(|(counts, piece)| !counts.all_right(piece.words.len() as u64))
+    {
+        return Some(FaultKind::Checker(
+            "the owner's check passes, but the host's copy is wrong",
+        ));
     }
     let beside = checks.below.wrong > 0 || checks.above.wrong > 0;
-    beside.then_some(FaultKind::Beside).or_else(|| (checks.source.wrong > 0).then_some(FaultKind::Source))
+    beside
+        .then_some(FaultKind::Beside)
+        .or_else(|| (checks.source.wrong > 0).then_some(FaultKind::Source))
 }

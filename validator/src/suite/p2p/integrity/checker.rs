@@ -21,26 +21,58 @@ struct Case {
 }
 
 /// The finding about a wrong result of this GPU's checker, if any. The buffer holds its sentinel before and after.
-pub(super) fn test_checker(test_gpu: &TestGpu<'_>, nonces: &mut Nonces) -> Result<Option<Finding>, GpuError> {
+pub(super) fn test_checker(
+    test_gpu: &TestGpu<'_>,
+    nonces: &mut Nonces,
+) -> Result<Option<Finding>, GpuError> {
     let buffer = test_gpu.buffer(Memory::Plain)?;
     let first = 1;
     let span = buffer.part(first * 4, WORDS * 4)?;
     let (seed, other) = (nonces.next(), nonces.next());
     let right: Vec<u32> = (first..first + WORDS).map(|i| word(seed, i)).collect();
-    let sentinel: Vec<u32> = (first..first + WORDS).map(|i| word(buffer.sentinel(), i)).collect();
+    let sentinel: Vec<u32> = (first..first + WORDS)
+        .map(|i| word(buffer.sentinel(), i))
+        .collect();
     let mut flipped = right.clone();
-    if let Some(word) = usize::try_from(FLIPPED).ok().and_then(|n| flipped.get_mut(n)) {
+    if let Some(word) = usize::try_from(FLIPPED)
+        .ok()
+        .and_then(|n| flipped.get_mut(n))
+    {
         *word ^= 1;
     }
     let all = |byte: u32| vec![byte; right.len()];
     let (zeros, ones) = (all(0), all(u32::MAX));
     let cases = [
-        Case { name: "unwritten memory", stored: sentinel, seed },
-        Case { name: "right data", stored: right.clone(), seed },
-        Case { name: "right data checked against another pattern", stored: right, seed: other },
-        Case { name: "one flipped bit", stored: flipped, seed },
-        Case { name: "zeros", stored: zeros, seed },
-        Case { name: "all ones", stored: ones, seed },
+        Case {
+            name: "unwritten memory",
+            stored: sentinel,
+            seed,
+        },
+        Case {
+            name: "right data",
+            stored: right.clone(),
+            seed,
+        },
+        Case {
+            name: "right data checked against another pattern",
+            stored: right,
+            seed: other,
+        },
+        Case {
+            name: "one flipped bit",
+            stored: flipped,
+            seed,
+        },
+        Case {
+            name: "zeros",
+            stored: zeros,
+            seed,
+        },
+        Case {
+            name: "all ones",
+            stored: ones,
+            seed,
+        },
     ];
     for (n, case) in cases.iter().enumerate() {
         match n {
@@ -54,7 +86,13 @@ pub(super) fn test_checker(test_gpu: &TestGpu<'_>, nonces: &mut Nonces) -> Resul
         let host = test_gpu.words(span, 0, WORDS)?.words;
         let true_counts = compare(&case.stored, first, case.seed, buffer.sentinel());
         if counted != true_counts || host != case.stored {
-            return Ok(Some(finding(test_gpu, case.name, &counted, &true_counts, host == case.stored)));
+            return Ok(Some(finding(
+                test_gpu,
+                case.name,
+                &counted,
+                &true_counts,
+                host == case.stored,
+            )));
         }
     }
     test_gpu.stream.fill(buffer.whole(), buffer.sentinel(), 0)?;
@@ -62,13 +100,18 @@ pub(super) fn test_checker(test_gpu: &TestGpu<'_>, nonces: &mut Nonces) -> Resul
 }
 
 /// Tests one wrong word near the end of the whole buffer.
-fn test_large_buffer(test_gpu: &TestGpu<'_>, nonces: &mut Nonces) -> Result<Option<Finding>, GpuError> {
+fn test_large_buffer(
+    test_gpu: &TestGpu<'_>,
+    nonces: &mut Nonces,
+) -> Result<Option<Finding>, GpuError> {
     let buffer = test_gpu.buffer(Memory::Plain)?;
     let span = buffer.whole();
     let place = span.words() - 5;
     let wrong = word(buffer.sentinel(), place) ^ (1 << 31);
     test_gpu.host.set_word(0, wrong);
-    test_gpu.stream.copy_in(span.part(place * 4, 4)?, test_gpu.host.span(0, 4)?)?;
+    test_gpu
+        .stream
+        .copy_in(span.part(place * 4, 4)?, test_gpu.host.span(0, 4)?)?;
     let counted = test_gpu.check(span, 0, buffer.sentinel(), nonces.next())?;
     test_gpu.stream.fill(span, buffer.sentinel(), 0)?;
     test_gpu.wait()?;
@@ -89,13 +132,24 @@ fn test_large_buffer(test_gpu: &TestGpu<'_>, nonces: &mut Nonces) -> Result<Opti
 
 /// Writes the case's word `n` from the host.
 fn write_word(test_gpu: &TestGpu<'_>, span: Span<'_>, n: u64, case: &Case) -> Result<(), GpuError> {
-    let word = usize::try_from(n).ok().and_then(|n| case.stored.get(n).copied()).unwrap_or_default();
+    let word = usize::try_from(n)
+        .ok()
+        .and_then(|n| case.stored.get(n).copied())
+        .unwrap_or_default();
     test_gpu.host.set_word(0, word);
-    test_gpu.stream.copy_in(span.part(n * 4, 4)?, test_gpu.host.span(0, 4)?)?;
+    test_gpu
+        .stream
+        .copy_in(span.part(n * 4, 4)?, test_gpu.host.span(0, 4)?)?;
     test_gpu.wait()
 }
 
-fn finding(test_gpu: &TestGpu<'_>, case: &str, counted: &Counts, expected: &Counts, host: bool) -> Finding {
+fn finding(
+    test_gpu: &TestGpu<'_>,
+    case: &str,
+    counted: &Counts,
+    expected: &Counts,
+    host: bool,
+) -> Finding {
     let gpu = test_gpu.gpu.id();
     let message = format!(
         "GPU {gpu}: the checker reports {} wrong words of {}, first {}, for {case}; expected {} of {}, first {}",
@@ -108,8 +162,15 @@ fn finding(test_gpu: &TestGpu<'_>, case: &str, counted: &Counts, expected: &Coun
     );
     let finding = Code::P2pChecker.finding(Severity::Error, gpu, message);
     let finding = finding.values(counted.wrong, expected.wrong, Some("words"));
-    let host = if host { "the host's copy of it is right" } else { "the host's copy of it is wrong too" };
-    finding.seen(host).seen(format!("reported {counted:?}")).seen(format!("expected {expected:?}"))
+    let host = if host {
+        "the host's copy of it is right"
+    } else {
+        "the host's copy of it is wrong too"
+    };
+    finding
+        .seen(host)
+        .seen(format!("reported {counted:?}"))
+        .seen(format!("expected {expected:?}"))
 }
 
 fn place(word: Option<u64>) -> String {

@@ -23,7 +23,10 @@ pub(super) fn judge(
 ) -> Judgement {
     let all_pairs = overall.all_pairs.as_ref();
     let watched = &overall.watched;
-    let mut found: Vec<(Pair, Finding)> = tried.iter().flat_map(|t| findings(t.pair, &t.faults)).collect();
+    let mut found: Vec<(Pair, Finding)> = tried
+        .iter()
+        .flat_map(|t| findings(t.pair, &t.faults))
+        .collect();
     found.extend(tried.iter().filter_map(not_tried));
     let mut all = merge_pairs(found);
     all.extend(more);
@@ -42,11 +45,17 @@ pub(super) fn judge(
     if !claimed {
         let why = "CUDA reports that no pair has peer access; see p2p-capability";
         return Judgement::not_applicable(why)
-            .with(all.into_iter().filter(|f| f.severity > Severity::Info).collect())
+            .with(
+                all.into_iter()
+                    .filter(|f| f.severity > Severity::Info)
+                    .collect(),
+            )
             .with_tables(vec![tried_table::pairs_table(tried)]);
     }
-    Judgement::summed_up(|| summary(plan, (pairs, on), all_pairs, watched), all)
-        .with_tables(vec![tried_table::transfers_table(plan, all_pairs), tried_table::pairs_table(tried)])
+    Judgement::summed_up(|| summary(plan, (pairs, on), all_pairs, watched), all).with_tables(vec![
+        tried_table::transfers_table(plan, all_pairs),
+        tried_table::pairs_table(tried),
+    ])
 }
 
 fn summary(
@@ -57,7 +66,9 @@ fn summary(
 ) -> String {
     let checked = checked_transfers(plan, all_pairs);
     let transfers: u64 = checked.iter().sum();
-    let odd = all_pairs.into_iter().flat_map(|c| c.copy.iter().chain(&c.kernel));
+    let odd = all_pairs
+        .into_iter()
+        .flat_map(|c| c.copy.iter().chain(&c.kernel));
     let sizes = || plan.sizes.iter();
     let least = size(odd.chain(sizes()).min().copied().unwrap_or_default());
     let most = size(sizes().max().copied().unwrap_or_default());
@@ -76,9 +87,11 @@ fn summary(
 fn not_tried(tried: &PairResult) -> Option<(Pair, Finding)> {
     let finding = match &tried.access {
         AccessState::On => return None,
-        AccessState::No => {
-            Code::P2pUnsupported.finding(Severity::Info, Subject::Machine, "not tried: CUDA reports no peer access")
-        }
+        AccessState::No => Code::P2pUnsupported.finding(
+            Severity::Info,
+            Subject::Machine,
+            "not tried: CUDA reports no peer access",
+        ),
         AccessState::Refused(why) => Code::P2pRefused.finding(
             Severity::Info,
             Subject::Machine,

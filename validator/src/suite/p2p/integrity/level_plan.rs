@@ -71,7 +71,10 @@ impl LevelPlan {
 
     /// Bytes of all buffers of a GPU.
     pub(super) fn bytes(&self) -> u64 {
-        self.memories.iter().map(|memory| self.layout(*memory).bytes()).sum()
+        self.memories
+            .iter()
+            .map(|memory| self.layout(*memory).bytes())
+            .sum()
     }
 
     /// The sizes that are tried in this kind of memory, bytes, ascending.
@@ -86,7 +89,9 @@ impl LevelPlan {
     pub(super) fn layout(&self, memory: Memory) -> Layout {
         // Whole pages: a target that began between 16-byte words would rule out the wide kernels.
         let largest = self.sizes(memory).last().copied().unwrap_or_default();
-        Layout { area: largest.next_multiple_of(SLACK) + SLACK }
+        Layout {
+            area: largest.next_multiple_of(SLACK) + SLACK,
+        }
     }
 
     /// Every kind of transfer, those of ordinary memory first.
@@ -94,16 +99,23 @@ impl LevelPlan {
         let directions = [Direction::Write, Direction::Read];
         let engines = [Engine::Copy, Engine::Sm];
         let of = |memory: Memory| {
-            directions
-                .into_iter()
-                .flat_map(move |direction| engines.map(|engine| TransferKind { engine, direction, memory }))
+            directions.into_iter().flat_map(move |direction| {
+                engines.map(|engine| TransferKind {
+                    engine,
+                    direction,
+                    memory,
+                })
+            })
         };
         self.memories.iter().copied().flat_map(of).collect()
     }
 
     /// The number of transfers of each pair.
     pub(super) fn transfers(&self) -> usize {
-        self.kinds().iter().map(|kind| self.sizes(kind.memory).len() * self.shifts.len()).sum()
+        self.kinds()
+            .iter()
+            .map(|kind| self.sizes(kind.memory).len() * self.shifts.len())
+            .sum()
     }
 }
 

@@ -68,14 +68,19 @@ fn run(context: &TestContext) -> Result<Judgement, Box<Finding>> {
     let wanted = |(from, to): &(&Gpu, &Gpu)| !avoid.contains(&(from.id(), to.id()));
     let pairs = clique.pairs().filter(wanted).count();
     if !wrong.is_empty() {
-        let summary = wrong.first().map(|f| f.message.to_string()).unwrap_or_default();
+        let summary = wrong
+            .first()
+            .map(|f| f.message.to_string())
+            .unwrap_or_default();
         return Ok(Judgement::of(summary, wrong));
     }
     let mut more: Vec<Finding> = bench.plan.left_out(&asked).into_iter().collect();
     if bench.plan.memories.contains(&Memory::Mapped) {
         more.extend(bench.map().map_err(broken)?);
     }
-    bench.hold_unused_memory(clique, if starting { processes::CONTEXT } else { 0 }).map_err(broken)?;
+    bench
+        .hold_unused_memory(clique, if starting { processes::CONTEXT } else { 0 })
+        .map_err(broken)?;
     let mut tried = Vec::new();
     for (from, to) in clique.pairs().filter(wanted) {
         tried.push(bench.pair(from, to).map_err(broken)?);
@@ -83,10 +88,19 @@ fn run(context: &TestContext) -> Result<Judgement, Box<Finding>> {
             break;
         }
     }
-    let mut all = OverallResults { watched: bench.watched(), all_pairs: None };
+    let mut all = OverallResults {
+        watched: bench.watched(),
+        all_pairs: None,
+    };
     if !gpu::is_cuda_lost() {
-        all.all_pairs = bench.run_all_pairs(clique, &mut tried, &mut more).map_err(broken)?;
-        more.extend(bench.check_unused_memory(clique, &mut tried).map_err(broken)?);
+        all.all_pairs = bench
+            .run_all_pairs(clique, &mut tried, &mut more)
+            .map_err(broken)?;
+        more.extend(
+            bench
+                .check_unused_memory(clique, &mut tried)
+                .map_err(broken)?,
+        );
     }
     Ok(judge::judge(&bench.plan, pairs, &tried, more, &all))
 }
@@ -96,8 +110,12 @@ impl<'m> IntegrityBench<'m> {
     fn checkers(&self) -> Result<Vec<Finding>, GpuError> {
         let mut wrong = Vec::new();
         for test_gpu in &self.test_gpus {
-            self.context.doing(format!("GPU {}: testing the checker", test_gpu.gpu.id()));
-            wrong.extend(checker::test_checker(test_gpu, &mut self.nonces.borrow_mut())?);
+            self.context
+                .doing(format!("GPU {}: testing the checker", test_gpu.gpu.id()));
+            wrong.extend(checker::test_checker(
+                test_gpu,
+                &mut self.nonces.borrow_mut(),
+            )?);
         }
         Ok(wrong)
     }
@@ -109,7 +127,10 @@ impl<'m> IntegrityBench<'m> {
         let layout = self.plan.layout(Memory::Mapped);
         let mut refused = None;
         for test_gpu in &mut self.test_gpus {
-            self.context.doing(format!("GPU {}: mapping memory for its peers", test_gpu.gpu.id()));
+            self.context.doing(format!(
+                "GPU {}: mapping memory for its peers",
+                test_gpu.gpu.id()
+            ));
             match mapped_for_peers(&gpus, test_gpu.gpu, layout.bytes()) {
                 Err(error) if error.is_sticky() => return Err(error),
                 Err(error) => refused = Some((test_gpu.gpu.id(), error)),
@@ -117,15 +138,24 @@ impl<'m> IntegrityBench<'m> {
             }
         }
         if let Some((n, error)) = refused {
-            self.test_gpus.iter_mut().for_each(|test_gpu| test_gpu.mapped = None);
+            self.test_gpus
+                .iter_mut()
+                .for_each(|test_gpu| test_gpu.mapped = None);
             self.plan.memories.retain(|m| *m != Memory::Mapped);
             // A driver without such memory does not refuse it.
             let none = error.code() == Some(NOT_SUPPORTED);
-            let (severity, what) =
-                if none { (Severity::Info, "is not supported") } else { (Severity::Fail, "is refused") };
+            let (severity, what) = if none {
+                (Severity::Info, "is not supported")
+            } else {
+                (Severity::Fail, "is refused")
+            };
             let error = error.to_string();
             let message = format!("GPU {n}: mapped memory that its peers may use {what}: {error}");
-            return Ok(Some(Code::P2pRefused.finding(severity, n, message).lacking([error.as_str()])));
+            return Ok(Some(
+                Code::P2pRefused
+                    .finding(severity, n, message)
+                    .lacking([error.as_str()]),
+            ));
         }
         self.reset_sentinels()?;
         Ok(None)
@@ -134,8 +164,16 @@ impl<'m> IntegrityBench<'m> {
     /// Runs all transfers of one pair. An error ends them early and is recorded; the memory is then restored,
     /// and other pairs are still tried.
     fn pair(&self, from: &Gpu, to: &Gpu) -> Result<PairResult, GpuError> {
-        let pair = Pair { from: from.id(), to: to.id() };
-        let mut tried = PairResult { pair, access: AccessState::No, faults: Vec::new(), ended: None };
+        let pair = Pair {
+            from: from.id(),
+            to: to.id(),
+        };
+        let mut tried = PairResult {
+            pair,
+            access: AccessState::No,
+            faults: Vec::new(),
+            ended: None,
+        };
         if let Err(error) = self.transfers(from, to, &mut tried) {
             tried.ended = Some(fault_finding(pair, &error));
             if !gpu::is_cuda_lost() {
@@ -173,7 +211,9 @@ impl<'m> IntegrityBench<'m> {
                     access = None;
                 }
                 // The same transfer in another kind of memory would prove nothing new.
-                let known = failed.iter().any(|f| (f.engine, f.direction) == (kind.engine, kind.direction));
+                let known = failed
+                    .iter()
+                    .any(|f| (f.engine, f.direction) == (kind.engine, kind.direction));
                 if known {
                     continue;
                 }
@@ -196,8 +236,17 @@ impl<'m> IntegrityBench<'m> {
     /// With peer access off the driver copies through host memory, and the data must arrive: then any fault
     /// with peer access on is caused by peer access.
     fn try_staged(&self, tried: &mut PairResult) -> Result<(), GpuError> {
-        let kind = TransferKind { engine: Engine::Staged, direction: Direction::Write, memory: Memory::Plain };
-        let transfer = Transfer { pair: tried.pair, kind, bytes: (64 << 10) + 4, shift: (0, 0) };
+        let kind = TransferKind {
+            engine: Engine::Staged,
+            direction: Direction::Write,
+            memory: Memory::Plain,
+        };
+        let transfer = Transfer {
+            pair: tried.pair,
+            kind,
+            bytes: (64 << 10) + 4,
+            shift: (0, 0),
+        };
         self.try_transfer(transfer, &mut tried.faults)?;
         Ok(())
     }

@@ -3,7 +3,9 @@
 
 use super::bench::IntegrityBench;
 use crate::schedule::Pair;
-use crate::suite::shared::transfer::{Circumstance, Fault, FaultKind, SAMPLE, Traces, Transfer, TransferKind};
+use crate::suite::shared::transfer::{
+    Circumstance, Fault, FaultKind, SAMPLE, Traces, Transfer, TransferKind,
+};
 use gpu::GpuError;
 use gpu::pattern::{Counts, DataFault, compare_to};
 
@@ -57,28 +59,52 @@ fn value(i: u64, words: u64) -> u32 {
 
 impl IntegrityBench<'_> {
     /// Tries one transfer of simple values, which the host writes and compares. True when it went well.
-    pub(super) fn try_values(&self, pair: Pair, kind: TransferKind, faults: &mut Vec<Fault>) -> Result<bool, GpuError> {
+    pub(super) fn try_values(
+        &self,
+        pair: Pair,
+        kind: TransferKind,
+        faults: &mut Vec<Fault>,
+    ) -> Result<bool, GpuError> {
         let expected = &self.simple;
         let words = expected.len() as u64;
         let bytes = words * 4;
-        let transfer = Transfer { pair, kind, bytes, shift: (0, 0) };
+        let transfer = Transfer {
+            pair,
+            kind,
+            bytes,
+            shift: (0, 0),
+        };
         let prepared = self.prepare(transfer)?;
         let (sender, receiver) = (prepared.sender, prepared.receiver);
         for (i, value) in (0..).zip(expected) {
             sender.host.set_word(i, *value);
         }
-        sender.stream.copy_in(prepared.source, sender.host.span(0, bytes)?)?;
+        sender
+            .stream
+            .copy_in(prepared.source, sender.host.span(0, bytes)?)?;
         sender.wait()?;
         self.execute(&prepared)?;
         let found = receiver.words(prepared.target, 0, words)?.words;
-        let counts = compare_to(&found, expected.iter().copied(), prepared.first, prepared.to.sentinel());
+        let counts = compare_to(
+            &found,
+            expected.iter().copied(),
+            prepared.first,
+            prepared.to.sentinel(),
+        );
         if counts.all_right(words) {
             self.restore_sentinels(&prepared)?;
             return Ok(true);
         }
         let arrived = sender.words(prepared.source, 0, words)?.words == *expected;
         let place = usize::try_from(counts.first.unwrap_or_default()).unwrap_or_default();
-        let sample = |words: &[u32]| words.iter().skip(place).take(SAMPLE).copied().collect::<Vec<_>>();
+        let sample = |words: &[u32]| {
+            words
+                .iter()
+                .skip(place)
+                .take(SAMPLE)
+                .copied()
+                .collect::<Vec<_>>()
+        };
         let traces = Traces {
             counts,
             address: prepared.target.address,
@@ -92,7 +118,13 @@ impl IntegrityBench<'_> {
         } else {
             FaultKind::Data(classify(&found, expected, &counts))
         };
-        faults.push(Fault { transfer, what, traces, times: None, circumstance: Circumstance::SimpleValues });
+        faults.push(Fault {
+            transfer,
+            what,
+            traces,
+            times: None,
+            circumstance: Circumstance::SimpleValues,
+        });
         self.reset_sentinels()?;
         Ok(false)
     }
@@ -100,7 +132,12 @@ impl IntegrityBench<'_> {
 
 /// What kind of fault it is, from the wrong words alone.
 fn classify(found: &[u32], expected: &[u32], counts: &Counts) -> DataFault {
-    let wrong = || found.iter().zip(expected).filter(|(found, wanted)| found != wanted);
+    let wrong = || {
+        found
+            .iter()
+            .zip(expected)
+            .filter(|(found, wanted)| found != wanted)
+    };
     if counts.sentinels == counts.wrong {
         return DataFault::Stale;
     }
@@ -138,11 +175,15 @@ mod tests {
         let sent = sent();
         let part = usize::try_from(WORDS / PARTS).unwrap();
         assert!(
-            sent[..part].iter().all(|word| *word == 0) && sent[part..2 * part].iter().all(|word| *word == u32::MAX)
+            sent[..part].iter().all(|word| *word == 0)
+                && sent[part..2 * part].iter().all(|word| *word == u32::MAX)
         );
         for (walking, ones) in [(6, 1), (7, 31)] {
             let words = &sent[walking * part..(walking + 1) * part];
-            assert!(words.iter().all(|word| word.count_ones() == ones) && words[..32].windows(2).all(|w| w[0] != w[1]));
+            assert!(
+                words.iter().all(|word| word.count_ones() == ones)
+                    && words[..32].windows(2).all(|w| w[0] != w[1])
+            );
         }
         let equal = |part_number: usize| {
             sent[part_number * part..(part_number + 1) * part]
@@ -150,9 +191,18 @@ mod tests {
                 .filter(|c| c.iter().all(|w| w == &c[0]))
                 .count()
         };
-        assert!(equal(9) == part / 4 && equal(8) == 0, "runs of 16 bytes, and none");
+        assert!(
+            equal(9) == part / 4 && equal(8) == 0,
+            "runs of 16 bytes, and none"
+        );
         // A block of little memory holds all of them, too.
-        assert_eq!((0..64).map(|i| value(i, 64)).filter(|word| *word == 0x3c00_3c00).count(), 4);
+        assert_eq!(
+            (0..64)
+                .map(|i| value(i, 64))
+                .filter(|word| *word == 0x3c00_3c00)
+                .count(),
+            4
+        );
         assert_eq!([4, 4096, 1 << 30].map(block), [4, 4096, BLOCK]);
     }
 
@@ -162,7 +212,10 @@ mod tests {
         assert_eq!(seen(|found| found[7] ^= 1 << 9), Some(DataFault::Flip));
         assert_eq!(seen(|found| found.fill(0)), Some(DataFault::Zeros));
         assert_eq!(seen(|found| found.fill(u32::MAX)), Some(DataFault::Ones));
-        assert_eq!(seen(|found| found[3] = 0x1234_5678), Some(DataFault::Garbage));
+        assert_eq!(
+            seen(|found| found[3] = 0x1234_5678),
+            Some(DataFault::Garbage)
+        );
         let old = (0..WORDS).map(|i| word(SENTINEL, 100 + i)).collect();
         assert_eq!(seen(|found| *found = old), Some(DataFault::Stale));
     }

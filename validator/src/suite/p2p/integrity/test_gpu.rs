@@ -41,11 +41,27 @@ pub(super) struct SentinelBuffer {
 impl<'g> TestGpu<'g> {
     /// A GPU with its buffers of ordinary memory.
     pub(super) fn new(gpu: &'g Gpu, plan: &LevelPlan) -> Result<Self, GpuError> {
-        let tallies = Tallies { data: Tally::new(gpu)?, below: Tally::new(gpu)?, above: Tally::new(gpu)? };
-        let of = |memory| Ok::<_, GpuError>(SentinelBuffer::over(gpu.alloc(plan.layout(memory).bytes())?));
+        let tallies = Tallies {
+            data: Tally::new(gpu)?,
+            below: Tally::new(gpu)?,
+            above: Tally::new(gpu)?,
+        };
+        let of = |memory| {
+            Ok::<_, GpuError>(SentinelBuffer::over(
+                gpu.alloc(plan.layout(memory).bytes())?,
+            ))
+        };
         let (plain, small) = (of(Memory::Plain)?, of(Memory::Small)?);
         let host = Pinned::alloc(gpu, HOST)?;
-        Ok(Self { gpu, stream: gpu.stream()?, tallies, host, plain, small, mapped: None })
+        Ok(Self {
+            gpu,
+            stream: gpu.stream()?,
+            tallies,
+            host,
+            plain,
+            small,
+            mapped: None,
+        })
     }
 
     /// Adds memory that is mapped for its peers.
@@ -58,10 +74,9 @@ impl<'g> TestGpu<'g> {
         match memory {
             Memory::Plain => Ok(&self.plain),
             Memory::Small => Ok(&self.small),
-            Memory::Mapped => self
-                .mapped
-                .as_ref()
-                .ok_or_else(|| GpuError::Nonsense(format!("GPU {}: no mapped memory", self.gpu.id()))),
+            Memory::Mapped => self.mapped.as_ref().ok_or_else(|| {
+                GpuError::Nonsense(format!("GPU {}: no mapped memory", self.gpu.id()))
+            }),
         }
     }
 
@@ -80,14 +95,18 @@ impl<'g> TestGpu<'g> {
 
     /// Waits for this GPU's work on its own memory.
     pub(super) fn wait(&self) -> Result<(), GpuError> {
-        self.stream.finish(&format!("GPU {}: checking its own memory", self.gpu.id()), OWN)
+        self.stream.finish(
+            &format!("GPU {}: checking its own memory", self.gpu.id()),
+            OWN,
+        )
     }
 
     /// Queues copies of parts of `what` to the host.
     pub(super) fn fetch(&self, what: Span<'_>, parts: &[(u64, u64)]) -> Result<(), GpuError> {
         let mut at = 0;
         for (offset, bytes) in parts {
-            self.stream.copy_out(self.host.span(at, *bytes)?, what.part(*offset, *bytes)?)?;
+            self.stream
+                .copy_out(self.host.span(at, *bytes)?, what.part(*offset, *bytes)?)?;
             at += bytes;
         }
         Ok(())
@@ -98,24 +117,42 @@ impl<'g> TestGpu<'g> {
         let mut at = 0;
         let mut pieces = Vec::with_capacity(parts.len());
         for (offset, bytes) in parts {
-            pieces.push(Excerpt { place: offset / 4, words: self.host.words(at / 4, bytes / 4) });
+            pieces.push(Excerpt {
+                place: offset / 4,
+                words: self.host.words(at / 4, bytes / 4),
+            });
             at += bytes;
         }
         pieces
     }
 
     /// Words of `what` from word `place` on, at most `count`; waits.
-    pub(super) fn words(&self, what: Span<'_>, place: u64, count: u64) -> Result<Excerpt, GpuError> {
+    pub(super) fn words(
+        &self,
+        what: Span<'_>,
+        place: u64,
+        count: u64,
+    ) -> Result<Excerpt, GpuError> {
         let count = count.min(what.words().saturating_sub(place));
         let parts = [(place * 4, count * 4)];
         self.fetch(what, &parts)?;
         self.wait()?;
-        Ok(Excerpt { place, words: self.host.words(0, count) })
+        Ok(Excerpt {
+            place,
+            words: self.host.words(0, count),
+        })
     }
 
     /// Checks memory of any GPU on this GPU, and waits.
-    pub(super) fn check(&self, what: Span<'_>, first: u64, expected: u64, sentinel: u64) -> Result<Counts, GpuError> {
-        self.stream.check(what, first, expected, sentinel, &self.tallies.data)?;
+    pub(super) fn check(
+        &self,
+        what: Span<'_>,
+        first: u64,
+        expected: u64,
+        sentinel: u64,
+    ) -> Result<Counts, GpuError> {
+        self.stream
+            .check(what, first, expected, sentinel, &self.tallies.data)?;
         self.wait()?;
         Ok(counts(&self.tallies.data))
     }
@@ -123,7 +160,10 @@ impl<'g> TestGpu<'g> {
 
 impl SentinelBuffer {
     const fn over(buffer: Buffer) -> Self {
-        Self { buffer, sentinel: Cell::new(0) }
+        Self {
+            buffer,
+            sentinel: Cell::new(0),
+        }
     }
 
     pub(super) const fn whole(&self) -> Span<'_> {

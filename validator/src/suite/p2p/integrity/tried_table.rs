@@ -22,7 +22,11 @@ struct Tried {
 impl AllPairsRun {
     /// The kinds of memory in which all pairs made their transfers.
     fn memories(&self) -> &'static [Memory] {
-        if self.mapped { &[Memory::Plain, Memory::Mapped] } else { &[Memory::Plain] }
+        if self.mapped {
+            &[Memory::Plain, Memory::Mapped]
+        } else {
+            &[Memory::Plain]
+        }
     }
 }
 
@@ -31,19 +35,33 @@ pub(super) fn checked_transfers(plan: &LevelPlan, all_pairs: Option<&AllPairsRun
     // Half of them by each engine; of simple values there are one write and one read.
     let alone = (plan.transfers() / 2) as u64 + 2;
     let of = |small: &dyn Fn(&AllPairsRun) -> usize| {
-        all_pairs.map_or(0, |c| c.memories().len() as u64 * 2 * (small(c) + c.large.len()) as u64)
+        all_pairs.map_or(0, |c| {
+            c.memories().len() as u64 * 2 * (small(c) + c.large.len()) as u64
+        })
     };
-    [alone + of(&|c| c.copy.len()), alone + of(&|c| c.kernel.len())]
+    [
+        alone + of(&|c| c.copy.len()),
+        alone + of(&|c| c.kernel.len()),
+    ]
 }
 
 /// The result of each pair: `ok`, `ZEROS`, `WRONG`, `HANG`, `refused` or `ERROR`.
 pub(super) fn pairs_table(tried: &[PairResult]) -> Table {
-    Table::Pairs(tried.iter().map(|tried| PairRow::new(tried.pair, result(tried))).collect())
+    Table::Pairs(
+        tried
+            .iter()
+            .map(|tried| PairRow::new(tried.pair, result(tried)))
+            .collect(),
+    )
 }
 
 fn result(tried: &PairResult) -> &'static str {
     if let Some(ended) = &tried.ended {
-        return if ended.is(Code::P2pHang) { "HANG" } else { "ERROR" };
+        return if ended.is(Code::P2pHang) {
+            "HANG"
+        } else {
+            "ERROR"
+        };
     }
     match (tried.faults.first().map(|fault| fault.what), &tried.access) {
         (Some(FaultKind::Data(DataFault::Zeros)), _) => "ZEROS",
@@ -72,7 +90,12 @@ pub(super) fn transfers_table(plan: &LevelPlan, all_pairs: Option<&AllPairsRun>)
             what: "one pair at a time: zeros, ones, repeated values, walking bits".to_owned(),
             by: name(by),
             memory: Memory::Plain.name(),
-            sizes: plan.sizes.last().map(|largest| block(*largest)).into_iter().collect(),
+            sizes: plan
+                .sizes
+                .last()
+                .map(|largest| block(*largest))
+                .into_iter()
+                .collect(),
             times: 2,
             seed: None,
         });
@@ -81,7 +104,11 @@ pub(super) fn transfers_table(plan: &LevelPlan, all_pairs: Option<&AllPairsRun>)
         let peers = all_pairs.at_once;
         for memory in all_pairs.memories() {
             // Mapped memory names its peers itself.
-            let on = if *memory == Memory::Plain { format!(", {peers} peers on at once") } else { String::new() };
+            let on = if *memory == Memory::Plain {
+                format!(", {peers} peers on at once")
+            } else {
+                String::new()
+            };
             let row = |what: &str, by, sizes: &Vec<u64>| Tried {
                 what: format!("{what}{on}"),
                 by: name(by),
@@ -90,9 +117,21 @@ pub(super) fn transfers_table(plan: &LevelPlan, all_pairs: Option<&AllPairsRun>)
                 times: 2,
                 seed: Some(all_pairs.seed),
             };
-            rows.push(row("odd sizes and addresses, all pairs at once", Engine::Sm, &all_pairs.kernel));
-            rows.push(row("large, all pairs at once", Engine::Sm, &all_pairs.large));
-            rows.push(row("odd sizes and addresses", Engine::Copy, &all_pairs.copy));
+            rows.push(row(
+                "odd sizes and addresses, all pairs at once",
+                Engine::Sm,
+                &all_pairs.kernel,
+            ));
+            rows.push(row(
+                "large, all pairs at once",
+                Engine::Sm,
+                &all_pairs.large,
+            ));
+            rows.push(row(
+                "odd sizes and addresses",
+                Engine::Copy,
+                &all_pairs.copy,
+            ));
             rows.push(row("large", Engine::Copy, &all_pairs.large));
         }
     }
@@ -100,7 +139,14 @@ pub(super) fn transfers_table(plan: &LevelPlan, all_pairs: Option<&AllPairsRun>)
 }
 
 fn row(tried: Tried) -> IntegrityRow {
-    let Tried { what, by, memory, sizes, times, seed } = tried;
+    let Tried {
+        what,
+        by,
+        memory,
+        sizes,
+        times,
+        seed,
+    } = tried;
     let transfers = sizes.len() as u64 * times;
     IntegrityRow {
         what,
@@ -130,21 +176,44 @@ mod tests {
 
     fn all_pairs() -> AllPairsRun {
         let (kernel, copy, large) = (vec![1, 900, 33], vec![5, 6], vec![1 << 20]);
-        AllPairsRun { seed: 7, kernel, copy, large, at_once: 7, mapped: false }
+        AllPairsRun {
+            seed: 7,
+            kernel,
+            copy,
+            large,
+            at_once: 7,
+            mapped: false,
+        }
     }
 
     #[test]
     fn every_kind_has_a_row_with_its_sizes_and_its_seed() {
         let plan = LevelPlan::of(Level::Standard);
-        let Table::Integrity(rows) = transfers_table(&plan, Some(&all_pairs())) else { panic!() };
+        let Table::Integrity(rows) = transfers_table(&plan, Some(&all_pairs())) else {
+            panic!()
+        };
         assert_eq!(rows.len(), 12);
-        assert_eq!((rows[8].smallest, rows[8].largest, rows[8].transfers), (Some(1), Some(900), 6));
+        assert_eq!(
+            (rows[8].smallest, rows[8].largest, rows[8].transfers),
+            (Some(1), Some(900), 6)
+        );
         assert_eq!((rows[8].bytes, rows[8].seed), (1868, Some(Seed(7))));
-        assert_eq!(checked_transfers(&plan, Some(&all_pairs())), [22 + 6, 22 + 8]);
+        assert_eq!(
+            checked_transfers(&plan, Some(&all_pairs())),
+            [22 + 6, 22 + 8]
+        );
         assert_eq!(checked_transfers(&plan, None), [22, 22]);
-        let mapped = AllPairsRun { mapped: true, ..all_pairs() };
+        let mapped = AllPairsRun {
+            mapped: true,
+            ..all_pairs()
+        };
         assert_eq!(checked_transfers(&plan, Some(&mapped)), [22 + 12, 22 + 16]);
-        let Table::Integrity(rows) = transfers_table(&plan, Some(&mapped)) else { panic!() };
-        assert_eq!((rows.len(), rows[12].memory.as_str(), rows[12].largest), (16, "mapped", Some(900)));
+        let Table::Integrity(rows) = transfers_table(&plan, Some(&mapped)) else {
+            panic!()
+        };
+        assert_eq!(
+            (rows.len(), rows[12].memory.as_str(), rows[12].largest),
+            (16, "mapped", Some(900))
+        );
     }
 }

@@ -4,9 +4,12 @@
 use super::bench::{IntegrityBench, PastTransfer};
 use super::results::{AccessState, PairResult};
 use crate::schedule::Pair;
-use crate::suite::shared::held_memory::{ChangedMemory, HeldMemory, MemoryShare, fill_all, find_changes};
+use crate::suite::shared::held_memory::{
+    ChangedMemory, HeldMemory, MemoryShare, fill_all, find_changes,
+};
 use crate::suite::shared::transfer::{
-    Circumstance, Direction, Engine, Fault, FaultKind, Memory, SAMPLE, Traces, Transfer, TransferKind,
+    Circumstance, Direction, Engine, Fault, FaultKind, Memory, SAMPLE, Traces, Transfer,
+    TransferKind,
 };
 use gpu::pattern::origin;
 use gpu::{Clique, GpuError, PeerAccess, is_cuda_lost};
@@ -17,11 +20,16 @@ const SEARCHED: usize = 8 * 7;
 
 impl<'m> IntegrityBench<'m> {
     /// Takes all free memory except `besides` bytes of each GPU, where the plan asks for it.
-    pub(super) fn hold_unused_memory(&mut self, clique: &'m Clique, besides: u64) -> Result<(), GpuError> {
+    pub(super) fn hold_unused_memory(
+        &mut self,
+        clique: &'m Clique,
+        besides: u64,
+    ) -> Result<(), GpuError> {
         if !self.plan.watch_unused {
             return Ok(());
         }
-        self.context.doing("allocating all other memory of every GPU");
+        self.context
+            .doing("allocating all other memory of every GPU");
         self.unused_memory = match HeldMemory::take_all(clique, Memory::Mapped, besides) {
             Err(error) if error.is_sticky() => return Err(error),
             // A driver without virtual memory functions still has ordinary allocations.
@@ -37,7 +45,10 @@ impl<'m> IntegrityBench<'m> {
         self.unused_memory
             .iter()
             .map(HeldMemory::share)
-            .map(|s| MemoryShare { bytes: s.bytes + buffers, ..s })
+            .map(|s| MemoryShare {
+                bytes: s.bytes + buffers,
+                ..s
+            })
             .collect()
     }
 
@@ -53,7 +64,10 @@ impl<'m> IntegrityBench<'m> {
         self.context.doing("checking all other memory of every GPU");
         let mut findings = Vec::new();
         let mut unknown = Vec::new();
-        for changed in find_changes(&self.unused_memory)?.into_iter().chain(self.all_pairs_changes.take()) {
+        for changed in find_changes(&self.unused_memory)?
+            .into_iter()
+            .chain(self.all_pairs_changes.take())
+        {
             match self.find_sender(&changed) {
                 Some((transfer, sure)) => attribute(tried, stray(&changed, transfer, sure)),
                 None => unknown.push(changed),
@@ -83,19 +97,56 @@ impl<'m> IntegrityBench<'m> {
         }
         let words = self.plan.layout(Memory::Plain).area() / 4;
         let sent = self.sent.borrow();
-        let (from, number) = sent.iter().find_map(|s| Some((s.gpu, origin(&changed.found, s.seed, &(0..words))?)))?;
-        let kind = TransferKind { engine: Engine::Sm, direction: Direction::Write, memory: Memory::Plain };
-        Some((Transfer { pair: self.sent_to(from, number), kind, bytes: 4, shift: (0, 0) }, false))
+        let (from, number) = sent
+            .iter()
+            .find_map(|s| Some((s.gpu, origin(&changed.found, s.seed, &(0..words))?)))?;
+        let kind = TransferKind {
+            engine: Engine::Sm,
+            direction: Direction::Write,
+            memory: Memory::Plain,
+        };
+        Some((
+            Transfer {
+                pair: self.sent_to(from, number),
+                kind,
+                bytes: 4,
+                shift: (0, 0),
+            },
+            false,
+        ))
     }
 
     /// Repeats the pairs one by one, and returns a transfer of the first pair after which memory has changed.
-    fn find_by_repeating(&self, clique: &Clique, tried: &[PairResult]) -> Result<Option<Transfer>, GpuError> {
-        let on: Vec<_> = tried.iter().filter(|t| t.access == AccessState::On).map(|t| t.pair).collect();
-        for pair in on.iter().take(if on.len() > SEARCHED { 0 } else { SEARCHED }) {
-            let (Some(from), Some(to)) = (clique.gpu(pair.from), clique.gpu(pair.to)) else { continue };
+    fn find_by_repeating(
+        &self,
+        clique: &Clique,
+        tried: &[PairResult],
+    ) -> Result<Option<Transfer>, GpuError> {
+        let on: Vec<_> = tried
+            .iter()
+            .filter(|t| t.access == AccessState::On)
+            .map(|t| t.pair)
+            .collect();
+        for pair in on
+            .iter()
+            .take(if on.len() > SEARCHED { 0 } else { SEARCHED })
+        {
+            let (Some(from), Some(to)) = (clique.gpu(pair.from), clique.gpu(pair.to)) else {
+                continue;
+            };
             let access = PeerAccess::one_way(from, to)?;
-            for kind in self.plan.kinds().into_iter().filter(|kind| kind.memory == Memory::Plain) {
-                let transfer = |bytes: &u64| Transfer { pair: *pair, kind, bytes: *bytes, shift: (0, 0) };
+            for kind in self
+                .plan
+                .kinds()
+                .into_iter()
+                .filter(|kind| kind.memory == Memory::Plain)
+            {
+                let transfer = |bytes: &u64| Transfer {
+                    pair: *pair,
+                    kind,
+                    bytes: *bytes,
+                    shift: (0, 0),
+                };
                 for bytes in &self.plan.sizes {
                     self.try_transfer(transfer(bytes), &mut Vec::new())?;
                 }
@@ -121,10 +172,20 @@ fn attribute(tried: &mut [PairResult], fault: Fault) {
 fn stray(changed: &ChangedMemory, transfer: Transfer, sure: bool) -> Fault {
     let found = changed.found.iter().copied().take(SAMPLE).collect();
     let (address, first, seed) = (changed.place.address, changed.first, changed.seed);
-    let traces = Traces { counts: changed.counts, address, first, seed, found, expected: None };
+    let traces = Traces {
+        counts: changed.counts,
+        address,
+        first,
+        seed,
+        found,
+        expected: None,
+    };
     Fault {
         transfer,
-        what: FaultKind::Stray { gpu: changed.gpu, sure },
+        what: FaultKind::Stray {
+            gpu: changed.gpu,
+            sure,
+        },
         traces,
         times: None,
         circumstance: Circumstance::Alone,
@@ -137,7 +198,18 @@ fn unattributed(changed: &ChangedMemory) -> Finding {
         changed.gpu, changed.counts.wrong
     );
     let place = changed.counts.first.unwrap_or_default();
-    let words: Vec<_> = changed.found.iter().take(SAMPLE).map(|w| format!("{w:08x}")).collect();
-    let seen = format!("first at {:#x}: found {}", changed.place.address.wrapping_add(place * 4), words.join(" "));
-    Code::P2pStray.finding(Severity::Fail, changed.gpu, message).seen(seen)
+    let words: Vec<_> = changed
+        .found
+        .iter()
+        .take(SAMPLE)
+        .map(|w| format!("{w:08x}"))
+        .collect();
+    let seen = format!(
+        "first at {:#x}: found {}",
+        changed.place.address.wrapping_add(place * 4),
+        words.join(" ")
+    );
+    Code::P2pStray
+        .finding(Severity::Fail, changed.gpu, message)
+        .seen(seen)
 }

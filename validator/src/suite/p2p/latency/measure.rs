@@ -4,7 +4,8 @@ use super::Results;
 use crate::schedule::Pair;
 use crate::suite::TestContext;
 use crate::suite::benchmark::{
-    Bench, ChaseResult, CopyMethod, Flow, GpuPaths, Grid, Job, JobFigure, JobResult, LOADS, RoundAccess, wrong_data,
+    Bench, ChaseResult, CopyMethod, Flow, GpuPaths, Grid, Job, JobFigure, JobResult, LOADS,
+    RoundAccess, wrong_data,
 };
 use crate::suite::shared::gpu_fault::fault_finding;
 use gpu::GpuError;
@@ -34,8 +35,15 @@ pub(super) fn all(
     paths: &GpuPaths,
     results: &mut Results,
 ) -> Result<(), Box<Finding>> {
-    let mut run = Run { context, bench, results, again: false };
-    let within: Vec<_> = GpuId::all(bench.gpus()).map(|gpu| Pair::new(gpu, gpu)).collect();
+    let mut run = Run {
+        context,
+        bench,
+        results,
+        again: false,
+    };
+    let within: Vec<_> = GpuId::all(bench.gpus())
+        .map(|gpu| Pair::new(gpu, gpu))
+        .collect();
     run.copies(OFF, &within)?;
     for pair in Pair::all(bench.gpus()) {
         if pair.from != pair.to {
@@ -62,7 +70,12 @@ pub(super) fn again(
     pairs: &[Pair],
     results: &mut Results,
 ) -> Result<(), Box<Finding>> {
-    let mut run = Run { context, bench, results, again: true };
+    let mut run = Run {
+        context,
+        bench,
+        results,
+        again: true,
+    };
     for pair in pairs.iter().take(MOST_AGAIN) {
         let access = RoundAccess::of(context, &[*pair])?;
         if !access.pairs.is_empty() {
@@ -90,13 +103,22 @@ impl Run<'_, '_> {
         // figure.
         let warm: Vec<_> = pairs.iter().map(flow).collect();
         self.bench.once(self.context, &warm, &mut || true)?;
-        let jobs: Vec<_> = pairs.iter().map(|pair| Job::new(flow(pair), JobFigure::Latency)).collect();
+        let jobs: Vec<_> = pairs
+            .iter()
+            .map(|pair| Job::new(flow(pair), JobFigure::Latency))
+            .collect();
         let taken = self.bench.sampled(self.context, &LATENCY, &jobs)?;
         for (pair, taken) in pairs.iter().zip(taken) {
             match taken {
-                JobResult::Wrong(flow, checked) => self.results.findings.push(wrong_data(&flow, &checked)),
+                JobResult::Wrong(flow, checked) => {
+                    self.results.findings.push(wrong_data(&flow, &checked));
+                }
                 JobResult::Figures(figures) => {
-                    let put = if self.again { Grid::put_again } else { Grid::put };
+                    let put = if self.again {
+                        Grid::put_again
+                    } else {
+                        Grid::put
+                    };
                     for (name, figure) in [gpu, cpu].into_iter().zip(figures) {
                         put(&mut self.results.copies, name, *pair, figure);
                     }
@@ -111,17 +133,27 @@ impl Run<'_, '_> {
         let mut samples: Vec<Vec<f64>> = vec![Vec::new(); pairs.len()];
         // The first run raises the clocks and is not counted.
         for run in 0..=LATENCY.samples {
-            for ((pair, samples), chased) in pairs.iter().zip(&mut samples).zip(self.chased(pairs)?) {
+            for ((pair, samples), chased) in pairs.iter().zip(&mut samples).zip(self.chased(pairs)?)
+            {
                 if !chased.right {
                     self.results.findings.push(broken_ring(*pair));
                 } else if run > 0 {
-                    samples.push(ns_per_load(chased.ms, LOADS).map_err(|why| unusable(*pair, &why))?);
+                    samples
+                        .push(ns_per_load(chased.ms, LOADS).map_err(|why| unusable(*pair, &why))?);
                 }
             }
         }
-        for (pair, samples) in pairs.iter().zip(samples).filter(|(_, s)| s.len() == LATENCY.samples) {
+        for (pair, samples) in pairs
+            .iter()
+            .zip(samples)
+            .filter(|(_, s)| s.len() == LATENCY.samples)
+        {
             let figure = LATENCY.of(&samples).map_err(|why| unusable(*pair, &why))?;
-            let put = if self.again { Grid::put_again } else { Grid::put };
+            let put = if self.again {
+                Grid::put_again
+            } else {
+                Grid::put
+            };
             put(&mut self.results.loads, Metric::LOAD, *pair, figure);
         }
         Ok(())
@@ -130,14 +162,26 @@ impl Run<'_, '_> {
     fn chased(&self, pairs: &[Pair]) -> Result<Vec<ChaseResult>, Box<Finding>> {
         let names: Vec<_> = pairs.iter().map(ToString::to_string).collect();
         let names = names.join(", ");
-        self.context.doing(format!("{names}: following {LOADS} addresses through the peer's memory"));
-        let subject = || if let [pair] = pairs { pair.into() } else { Subject::Machine };
-        self.bench.chase(pairs).map_err(|e: GpuError| fault_finding(subject(), &e))
+        self.context.doing(format!(
+            "{names}: following {LOADS} addresses through the peer's memory"
+        ));
+        let subject = || {
+            if let [pair] = pairs {
+                pair.into()
+            } else {
+                Subject::Machine
+            }
+        };
+        self.bench
+            .chase(pairs)
+            .map_err(|e: GpuError| fault_finding(subject(), &e))
     }
 }
 
 fn broken_ring(pair: Pair) -> Finding {
-    let message = format!("{pair}: {LOADS} loads from the peer's memory did not end where the ring of addresses began");
+    let message = format!(
+        "{pair}: {LOADS} loads from the peer's memory did not end where the ring of addresses began"
+    );
     Code::P2pWrongData.finding(Severity::Fail, pair, message)
 }
 

@@ -40,7 +40,11 @@ struct Results {
 
 impl Default for Results {
     fn default() -> Self {
-        Self { copies: Grid::times(), loads: Grid::times(), findings: Vec::new() }
+        Self {
+            copies: Grid::times(),
+            loads: Grid::times(),
+            findings: Vec::new(),
+        }
     }
 }
 
@@ -54,10 +58,19 @@ fn run(context: &TestContext) -> Result<Judgement, Box<Finding>> {
     let bench = Bench::new(context, 1, BYTES)?;
     let mut results = Results::default();
     measure::all(context, &bench, &paths, &mut results)?;
-    let basis = judge::Basis { path_group: &|pair| paths.path_group(pair), nvlink: &|pair| paths.is_nvlink(pair) };
+    let basis = judge::Basis {
+        path_group: &|pair| paths.path_group(pair),
+        nvlink: &|pair| paths.is_nvlink(pair),
+    };
     let suspect_pairs = judge::suspect_pairs(&results, &basis);
     measure::again(context, &bench, &suspect_pairs, &mut results)?;
     let (found, states) = watch.end(context);
     results.findings.extend(found);
-    Ok(judge::judge(results, &basis, clique.len(), context.config.validate.level, &states))
+    Ok(judge::judge(
+        results,
+        &basis,
+        clique.len(),
+        context.config.validate.level,
+        &states,
+    ))
 }

@@ -60,7 +60,10 @@ pub(super) fn count_all(
     owning.clear()?;
     let counter = owning.memory.span(PLACE, 8)?;
     let (blocks, times) = ADD;
-    let adding = claimed.iter().map(|peer| player(players, *peer)).collect::<Result<Vec<_>, _>>()?;
+    let adding = claimed
+        .iter()
+        .map(|peer| player(players, *peer))
+        .collect::<Result<Vec<_>, _>>()?;
     for it in adding.iter().copied().chain([owning]) {
         it.stream.atomic_add(counter, times, blocks)?;
     }
@@ -72,7 +75,12 @@ pub(super) fn count_all(
     owning.stream.finish(&doing, HANG)?;
     let counted = u64::from(owning.host.word(0)) | u64::from(owning.host.word(1)) << 32;
     let gpus = claimed.len() as u64 + 1;
-    Ok(Some(SharedCounter { owner, gpus, counted, expected: gpus * u64::from(blocks) * THREADS * times }))
+    Ok(Some(SharedCounter {
+        owner,
+        gpus,
+        counted,
+        expected: gpus * u64::from(blocks) * THREADS * times,
+    }))
 }
 
 fn count_once(
@@ -83,7 +91,11 @@ fn count_once(
 ) -> Result<CounterResult, GpuError> {
     owner.clear()?;
     let counter = owner.memory.span(PLACE, 8)?;
-    let (blocks, times) = if operation == AtomicOperation::Add { ADD } else { SWAP };
+    let (blocks, times) = if operation == AtomicOperation::Add {
+        ADD
+    } else {
+        SWAP
+    };
     // The peer begins because its path is longer.
     for it in [peer, owner] {
         match operation {
@@ -97,5 +109,11 @@ fn count_once(
     owner.stream.copy_out(owner.host.span(0, 8)?, counter)?;
     owner.stream.finish(&doing, HANG)?;
     let counted = u64::from(owner.host.word(0)) | u64::from(owner.host.word(1)) << 32;
-    Ok(CounterResult { pair, memory, operation, counted, expected: 2 * u64::from(blocks) * THREADS * times })
+    Ok(CounterResult {
+        pair,
+        memory,
+        operation,
+        counted,
+        expected: 2 * u64::from(blocks) * THREADS * times,
+    })
 }

@@ -47,13 +47,21 @@ struct Game {
 
 impl Game {
     /// The game whose time is judged: 0.3 s over PCIe, where one hop takes 1.5 us.
-    const TIMED: Self = Self { memory: Memory::Plain, payload: Payload::Narrow, rounds: 100_000 };
+    const TIMED: Self = Self {
+        memory: Memory::Plain,
+        payload: Payload::Narrow,
+        rounds: 100_000,
+    };
 
     /// The further games of a level: several KiB under load, and both in mapped memory. One hop of several KiB takes some
     /// microseconds under load.
     fn others(level: Level) -> [Self; 3] {
         let times = if level >= Level::Full { 5 } else { 1 };
-        let game = |memory, payload, rounds: u64| Self { memory, payload, rounds: rounds * times };
+        let game = |memory, payload, rounds: u64| Self {
+            memory,
+            payload,
+            rounds: rounds * times,
+        };
         [
             game(Memory::Plain, Payload::Wide, 2000),
             game(Memory::Mapped, Payload::Narrow, 10_000),
@@ -122,19 +130,30 @@ fn run(context: &TestContext) -> Result<Judgement, Box<Finding>> {
     let clique = context.clique()?;
     // From here on no test needs all memory for itself.
     nccl::start_ahead(context);
-    let players = clique.gpus.iter().map(pingpong::Player::new).collect::<Result<Vec<_>, _>>();
+    let players = clique
+        .gpus
+        .iter()
+        .map(pingpong::Player::new)
+        .collect::<Result<Vec<_>, _>>();
     let players = players.map_err(|e| fault_finding(Subject::Machine, &e))?;
     let mut results = Results::default();
-    let mapped = mapped_players(clique, &mut results).map_err(|e| fault_finding(Subject::Machine, &e))?;
+    let mapped =
+        mapped_players(clique, &mut results).map_err(|e| fault_finding(Subject::Machine, &e))?;
     let [wide, others @ ..] = Game::others(context.config.validate.level);
     for matching in circle(clique.len()) {
-        let (pairs, access) =
-            enable_pairs(clique, matching, &mut results).map_err(|e| fault_finding(Subject::Machine, &e))?;
+        let (pairs, access) = enable_pairs(clique, matching, &mut results)
+            .map_err(|e| fault_finding(Subject::Machine, &e))?;
         let good = play(context, &players, pairs.clone(), Game::TIMED, &mut results);
         let good = play(context, &players, good, wide, &mut results);
         for pair in pairs {
             if !gpu::is_cuda_lost() {
-                atomics(context, clique, &players, (pair, Memory::Plain), &mut results);
+                atomics(
+                    context,
+                    clique,
+                    &players,
+                    (pair, Memory::Plain),
+                    &mut results,
+                );
             }
         }
         drop(access);
@@ -145,7 +164,13 @@ fn run(context: &TestContext) -> Result<Judgement, Box<Finding>> {
         }
         for pair in good {
             if !gpu::is_cuda_lost() && results.counted.iter().any(|counted| counted.pair == pair) {
-                atomics(context, clique, &mapped, (pair, Memory::Mapped), &mut results);
+                atomics(
+                    context,
+                    clique,
+                    &mapped,
+                    (pair, Memory::Mapped),
+                    &mut results,
+                );
             }
         }
         if gpu::is_cuda_lost() {
@@ -153,11 +178,13 @@ fn run(context: &TestContext) -> Result<Judgement, Box<Finding>> {
         }
     }
     if results.broken.is_empty() && !gpu::is_cuda_lost() {
-        shared_counters(context, clique, &players, &mut results).map_err(|e| fault_finding(Subject::Machine, &e))?;
+        shared_counters(context, clique, &players, &mut results)
+            .map_err(|e| fault_finding(Subject::Machine, &e))?;
     }
     let slow_hops = if results.broken.is_empty() && !gpu::is_cuda_lost() {
         let paths = GpuPaths::new(context, clique);
-        slow_hops::slow_hops(clique, &players, &paths, &mut results).map_err(|e| fault_finding(Subject::Machine, &e))?
+        slow_hops::slow_hops(clique, &players, &paths, &mut results)
+            .map_err(|e| fault_finding(Subject::Machine, &e))?
     } else {
         Vec::new()
     };
@@ -168,12 +195,17 @@ fn run(context: &TestContext) -> Result<Judgement, Box<Finding>> {
 }
 
 /// Players in mapped memory; none where the driver refuses such memory, which p2p-integrity judges.
-fn mapped_players<'g>(clique: &'g Clique, results: &mut Results) -> Result<Vec<pingpong::Player<'g>>, GpuError> {
+fn mapped_players<'g>(
+    clique: &'g Clique,
+    results: &mut Results,
+) -> Result<Vec<pingpong::Player<'g>>, GpuError> {
     match pingpong::Player::mapped(clique) {
         Err(error) if error.is_sticky() => Err(error),
         Err(error) => {
-            let message = format!("flags and atomics in mapped memory are not tried: it is refused: {error}");
-            results.unmapped = Some(Code::P2pRefused.finding(Severity::Info, Subject::Machine, message));
+            let message =
+                format!("flags and atomics in mapped memory are not tried: it is refused: {error}");
+            results.unmapped =
+                Some(Code::P2pRefused.finding(Severity::Info, Subject::Machine, message));
             Ok(Vec::new())
         }
         Ok(players) => Ok(players),
@@ -195,13 +227,20 @@ fn play(
     context.doing(format!("flags after data: {}", names(&pairs)));
     match pingpong::play(players, &pairs, game) {
         Ok(pingpongs) => {
-            let right = |pair: &Pair| pingpongs.iter().any(|p| p.pair == *pair && judge::is_right(p));
+            let right = |pair: &Pair| {
+                pingpongs
+                    .iter()
+                    .any(|p| p.pair == *pair && judge::is_right(p))
+            };
             pairs.retain(right);
             results.pingpongs.extend(pingpongs);
             pairs
         }
         Err(error) => {
-            results.broken.push(*fault_finding(Subject::pairs(pairs.iter().copied()), &error));
+            results.broken.push(*fault_finding(
+                Subject::pairs(pairs.iter().copied()),
+                &error,
+            ));
             Vec::new()
         }
     }
@@ -241,12 +280,24 @@ fn shared_counters(
         return Ok(());
     }
     let pairs: Vec<_> = results.counted.iter().map(|counted| counted.pair).collect();
-    let pairs: Vec<_> = Pair::all(clique.len()).filter(|pair| pairs.contains(pair)).collect();
+    let pairs: Vec<_> = Pair::all(clique.len())
+        .filter(|pair| pairs.contains(pair))
+        .collect();
     with_peer_access(clique, &pairs, |access| {
         for owner in GpuId::all(clique.len()) {
-            let peers: Vec<_> = access.pairs.iter().filter(|pair| pair.to == owner).map(|pair| pair.from).collect();
-            context.doing(format!("GPU {owner}: atomic additions by {} peers at once", peers.len()));
-            results.shared.extend(atomics::count_all(clique, players, owner, &peers)?);
+            let peers: Vec<_> = access
+                .pairs
+                .iter()
+                .filter(|pair| pair.to == owner)
+                .map(|pair| pair.from)
+                .collect();
+            context.doing(format!(
+                "GPU {owner}: atomic additions by {} peers at once",
+                peers.len()
+            ));
+            results
+                .shared
+                .extend(atomics::count_all(clique, players, owner, &peers)?);
         }
         Ok(())
     })
@@ -273,7 +324,9 @@ fn enable_pairs(
             Err(error) if error.is_sticky() => return Err(error),
             Err(error) => {
                 let message = format!("{pair}: not tried: peer access is refused: {error}");
-                results.broken.push(Code::P2pRefused.finding(Severity::Info, pair, message));
+                results
+                    .broken
+                    .push(Code::P2pRefused.finding(Severity::Info, pair, message));
             }
         }
     }
@@ -282,12 +335,20 @@ fn enable_pairs(
 
 /// Both GPUs of a pair.
 fn ends(clique: &Clique, pair: Pair) -> Result<(&Gpu, &Gpu), GpuError> {
-    let gpu = |n| clique.gpu(n).ok_or_else(|| GpuError::Nonsense(format!("there is no GPU {n}")));
+    let gpu = |n| {
+        clique
+            .gpu(n)
+            .ok_or_else(|| GpuError::Nonsense(format!("there is no GPU {n}")))
+    };
     Ok((gpu(pair.from)?, gpu(pair.to)?))
 }
 
 fn names(pairs: &[Pair]) -> String {
-    pairs.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+    pairs
+        .iter()
+        .map(ToString::to_string)
+        .collect::<Vec<_>>()
+        .join(", ")
 }
 
 #[cfg(test)]
@@ -302,12 +363,23 @@ mod tests {
     const ROUNDS: u64 = Game::TIMED.rounds;
 
     fn side(done: u64) -> PingpongResult {
-        PingpongResult { wrong: 0, first_bad: None, done, timed_out: done < ROUNDS, cycles: 1 }
+        PingpongResult {
+            wrong: 0,
+            first_bad: None,
+            done,
+            timed_out: done < ROUNDS,
+            cycles: 1,
+        }
     }
 
     fn pingpongs(one: PingpongResult, two: PingpongResult) -> Results {
         Results {
-            pingpongs: vec![PairPingpong { pair: PAIR, game: Game::TIMED, sides: [one, two], hop_ns: 702.4 }],
+            pingpongs: vec![PairPingpong {
+                pair: PAIR,
+                game: Game::TIMED,
+                sides: [one, two],
+                hop_ns: 702.4,
+            }],
             ..Results::default()
         }
     }
@@ -325,7 +397,10 @@ mod tests {
             judgement.summary,
             "1 pair: 100000 flags each way arrive after their data, 702 to 702 ns per hop; atomics are not claimed"
         );
-        assert_eq!(judgement.matrices[0].values, [[None, Some(702.0)], [Some(702.0), None]]);
+        assert_eq!(
+            judgement.matrices[0].values,
+            [[None, Some(702.0)], [Some(702.0), None]]
+        );
         results.counted = vec![CounterResult {
             pair: PAIR,
             memory: Memory::Plain,
@@ -333,27 +408,57 @@ mod tests {
             counted: 9,
             expected: 9,
         }];
-        assert!(said(&results).summary.ends_with("no atomic addition is lost"));
+        assert!(
+            said(&results)
+                .summary
+                .ends_with("no atomic addition is lost")
+        );
     }
 
     #[test]
     fn words_later_than_their_flag_name_the_faulty_direction() {
-        let bad = PingpongResult { wrong: 3, first_bad: Some(77), ..side(ROUNDS) };
+        let bad = PingpongResult {
+            wrong: 3,
+            first_bad: Some(77),
+            ..side(ROUNDS)
+        };
         let judgement = said(&pingpongs(bad, side(ROUNDS)));
         let finding = &judgement.findings[0];
         assert!(judgement.outcome() == Outcome::Fail && finding.is(Code::P2pOrder));
-        assert!(finding.message.starts_with("GPU 1 -> 0: flags arrive before"), "{}", finding.message);
+        assert!(
+            finding
+                .message
+                .starts_with("GPU 1 -> 0: flags arrive before"),
+            "{}",
+            finding.message
+        );
         assert!(finding.evidence[0].contains("saw 3 of 3200000 words late, the first in round 77"));
-        assert!(said(&pingpongs(side(ROUNDS), bad)).summary.starts_with("GPU 0 -> 1: "));
+        assert!(
+            said(&pingpongs(side(ROUNDS), bad))
+                .summary
+                .starts_with("GPU 0 -> 1: ")
+        );
     }
 
     #[test]
     fn the_further_games_have_their_own_rounds_and_words_and_leave_no_figure() {
         let [wide, ..] = Game::others(Level::Standard);
-        let at = |done, wrong| PingpongResult { wrong, first_bad: (wrong > 0).then_some(9), ..side(done) };
-        let finished = PingpongResult { timed_out: false, ..side(2000) };
+        let at = |done, wrong| PingpongResult {
+            wrong,
+            first_bad: (wrong > 0).then_some(9),
+            ..side(done)
+        };
+        let finished = PingpongResult {
+            timed_out: false,
+            ..side(2000)
+        };
         let mut results = pingpongs(side(ROUNDS), side(ROUNDS));
-        results.pingpongs.push(PairPingpong { pair: PAIR, game: wide, sides: [finished, finished], hop_ns: 5000.0 });
+        results.pingpongs.push(PairPingpong {
+            pair: PAIR,
+            game: wide,
+            sides: [finished, finished],
+            hop_ns: 5000.0,
+        });
         let judgement = said(&results);
         assert_eq!(judgement.outcome(), Outcome::Pass);
         assert_eq!(
@@ -361,15 +466,24 @@ mod tests {
             "1 pair: 100000 flags each way arrive after their data, 2000 of them after 8 KiB under load, 702 to 702 ns per \
              hop; atomics are not claimed"
         );
-        assert_eq!(judgement.matrices[0].values, [[None, Some(702.0)], [Some(702.0), None]]);
-        results.pingpongs[1].sides[1] = PingpongResult { timed_out: false, ..at(2000, 5) };
+        assert_eq!(
+            judgement.matrices[0].values,
+            [[None, Some(702.0)], [Some(702.0), None]]
+        );
+        results.pingpongs[1].sides[1] = PingpongResult {
+            timed_out: false,
+            ..at(2000, 5)
+        };
         let judgement = said(&results);
         let finding = &judgement.findings[0];
         assert!(judgement.outcome() == Outcome::Fail && finding.is(Code::P2pOrder));
-        let words =
-            "GPU 0 -> 1: flags arrive before the data that was sent before them, 8 KiB of it, while copy engines";
+        let words = "GPU 0 -> 1: flags arrive before the data that was sent before them, 8 KiB of it, while copy engines";
         assert!(finding.message.starts_with(words), "{}", finding.message);
-        assert!(finding.evidence[0].contains("saw 5 of 4096000 words late"), "{}", finding.evidence[0]);
+        assert!(
+            finding.evidence[0].contains("saw 5 of 4096000 words late"),
+            "{}",
+            finding.evidence[0]
+        );
         results.pingpongs[1].sides = [at(7, 0), at(7, 0)];
         assert!(said(&results).findings[0].is(Code::P2pHang));
     }
@@ -383,15 +497,24 @@ mod tests {
             (side(41), side(42), "GPU 1 -> 0: a flag does not arrive"),
         ] {
             let judgement = said(&pingpongs(one, two));
-            assert!(judgement.findings[0].is(Code::P2pHang) && judgement.outcome() == Outcome::Fail);
-            assert!(judgement.summary.starts_with(words), "{}", judgement.summary);
+            assert!(
+                judgement.findings[0].is(Code::P2pHang) && judgement.outcome() == Outcome::Fail
+            );
+            assert!(
+                judgement.summary.starts_with(words),
+                "{}",
+                judgement.summary
+            );
             assert_eq!(judgement.matrices[0].values[0][1], None);
         }
     }
 
     #[test]
     fn a_kernel_that_never_ran_is_an_error_and_not_a_pass() {
-        let none = PingpongResult { timed_out: false, ..side(0) };
+        let none = PingpongResult {
+            timed_out: false,
+            ..side(0)
+        };
         assert_eq!(said(&pingpongs(none, none)).outcome(), Outcome::Error);
     }
 
@@ -408,13 +531,22 @@ mod tests {
         let judgement = said(&results);
         assert!(judgement.outcome() == Outcome::Fail && judgement.findings[0].is(Code::P2pAtomics));
         assert!(judgement.findings[0].evidence[0].contains("gave 7, expected 9"));
-        assert!(judgement.findings[0].message.ends_with("memory are lost, mapped memory"));
+        assert!(
+            judgement.findings[0]
+                .message
+                .ends_with("memory are lost, mapped memory")
+        );
     }
 
     #[test]
     fn additions_of_all_gpus_that_are_lost_name_the_owner() {
         let mut results = pingpongs(side(ROUNDS), side(ROUNDS));
-        let counter = |counted| SharedCounter { owner: 1.into(), gpus: 8, counted, expected: 512_000 };
+        let counter = |counted| SharedCounter {
+            owner: 1.into(),
+            gpus: 8,
+            counted,
+            expected: 512_000,
+        };
         results.shared = vec![counter(512_000)];
         assert_eq!(said(&results).outcome(), Outcome::Pass);
         results.shared = vec![counter(511_999)];
@@ -422,13 +554,19 @@ mod tests {
         let finding = &judgement.findings[0];
         assert!(judgement.outcome() == Outcome::Fail && finding.is(Code::P2pAtomics));
         assert_eq!(finding.subject, "GPU 1");
-        assert!(finding.message.contains("by 8 GPUs at once"), "{}", finding.message);
+        assert!(
+            finding.message.contains("by 8 GPUs at once"),
+            "{}",
+            finding.message
+        );
     }
 
     #[test]
     fn an_aborted_test_is_not_a_pass_and_no_pairs_is_not_applicable() {
         let mut results = pingpongs(side(ROUNDS), side(ROUNDS));
-        results.broken.push(Code::CudaError.finding(Severity::Error, Pair::of(0, 1), "2"));
+        results
+            .broken
+            .push(Code::CudaError.finding(Severity::Error, Pair::of(0, 1), "2"));
         assert_eq!(said(&results).outcome(), Outcome::Error);
         assert_eq!(said(&Results::default()).outcome(), Outcome::NotApplicable);
     }

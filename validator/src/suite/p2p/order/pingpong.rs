@@ -72,15 +72,35 @@ impl<'g> Player<'g> {
     /// Fills the mailbox with zeros: a flag of an earlier game would be mistaken for a new one.
     pub(super) fn clear(&self) -> Result<(), GpuError> {
         self.stream.set_bytes(self.memory.whole(), 0)?;
-        self.stream.finish(&format!("GPU {}: clearing its mailbox", self.gpu.id()), patience(Payload::Narrow))
+        self.stream.finish(
+            &format!("GPU {}: clearing its mailbox", self.gpu.id()),
+            patience(Payload::Narrow),
+        )
     }
 
-    fn launch(&self, partner: &Self, game: Game, first: bool, seeds: [u64; 2]) -> Result<(), GpuError> {
-        let Game { payload, rounds, .. } = game;
+    fn launch(
+        &self,
+        partner: &Self,
+        game: Game,
+        first: bool,
+        seeds: [u64; 2],
+    ) -> Result<(), GpuError> {
+        let Game {
+            payload, rounds, ..
+        } = game;
         let [seed_mine, seed_theirs] = seeds;
         let (mine, theirs) = (self.memory.whole(), partner.memory.whole());
         let max_cycles = u64::from(self.gpu.clock_khz) * 1000 * GIVE_UP_S;
-        let side = Pingpong { payload, mine, theirs, rounds, seed_mine, seed_theirs, first, max_cycles };
+        let side = Pingpong {
+            payload,
+            mine,
+            theirs,
+            rounds,
+            seed_mine,
+            seed_theirs,
+            first,
+            max_cycles,
+        };
         let [begin, end] = &self.times;
         self.stream.record(begin)?;
         self.stream.pingpong(&side, &self.tally)?;
@@ -97,14 +117,23 @@ impl<'g> Player<'g> {
     }
 }
 
-pub(super) fn player<'p, 'g>(players: &'p [Player<'g>], gpu: GpuId) -> Result<&'p Player<'g>, GpuError> {
-    players.get(gpu.index()).ok_or_else(|| GpuError::Nonsense(format!("there is no GPU {gpu}")))
+pub(super) fn player<'p, 'g>(
+    players: &'p [Player<'g>],
+    gpu: GpuId,
+) -> Result<&'p Player<'g>, GpuError> {
+    players
+        .get(gpu.index())
+        .ok_or_else(|| GpuError::Nonsense(format!("there is no GPU {gpu}")))
 }
 
 /// Plays one game for each of these pairs, all at the same time; the players' memory is of the game's kind, and peers may use
 /// it. Several KiB are sent while copy engines load both directions of each pair: a flag overtakes its data more easily where
 /// both have to wait.
-pub(super) fn play(players: &[Player<'_>], pairs: &[Pair], game: Game) -> Result<Vec<PairPingpong>, GpuError> {
+pub(super) fn play(
+    players: &[Player<'_>],
+    pairs: &[Pair],
+    game: Game,
+) -> Result<Vec<PairPingpong>, GpuError> {
     for pair in pairs {
         player(players, pair.from)?.clear()?;
         player(players, pair.to)?.clear()?;
@@ -134,7 +163,10 @@ pub(super) fn play(players: &[Player<'_>], pairs: &[Pair], game: Game) -> Result
             player.loading.finish(&doing, patience(game.payload))?;
         }
     }
-    pairs.iter().map(|pair| pair_pingpong(players, *pair, game)).collect()
+    pairs
+        .iter()
+        .map(|pair| pair_pingpong(players, *pair, game))
+        .collect()
 }
 
 /// Has copy engines write in both directions of each pair.
@@ -149,7 +181,9 @@ fn load(players: &[Player<'_>], pairs: &[Pair]) -> Result<(), GpuError> {
 
 fn are_done(players: &[Player<'_>], pairs: &[Pair]) -> Result<bool, GpuError> {
     for pair in pairs {
-        if !player(players, pair.from)?.stream.done()? || !player(players, pair.to)?.stream.done()? {
+        if !player(players, pair.from)?.stream.done()?
+            || !player(players, pair.to)?.stream.done()?
+        {
             return Ok(false);
         }
     }
@@ -161,7 +195,12 @@ fn pair_pingpong(players: &[Player<'_>], pair: Pair, game: Game) -> Result<PairP
     let [begin, end] = &one.times;
     let ms = end.ms_since(begin)?;
     let sides = [one.tally.pingpong_result(), two.tally.pingpong_result()];
-    Ok(PairPingpong { pair, game, sides, hop_ns: ms * 1e6 / (2.0 * count(game.rounds)) })
+    Ok(PairPingpong {
+        pair,
+        game,
+        sides,
+        hop_ns: ms * 1e6 / (2.0 * count(game.rounds)),
+    })
 }
 
 #[expect(clippy::cast_precision_loss, reason = "rounds are fewer than 2^32")]

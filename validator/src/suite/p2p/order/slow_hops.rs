@@ -27,20 +27,42 @@ pub(super) fn slow_hops(
         .filter(|p| p.game == Game::TIMED && is_finished(p))
         .map(|p| (p.pair, p.hop_ns))
         .collect();
-    let suspects = hop_findings(&hops, &BTreeMap::new(), &|pair| paths.path_group(pair), &|pair| paths.is_nvlink(pair));
+    let suspects = hop_findings(
+        &hops,
+        &BTreeMap::new(),
+        &|pair| paths.path_group(pair),
+        &|pair| paths.is_nvlink(pair),
+    );
     let mut again = BTreeMap::new();
     for (pair, _) in suspects.into_iter().take(MOST_AGAIN) {
         let (pairs, access) = enable_pairs(clique, vec![pair], results)?;
-        let pingpongs = play(players, &pairs, Game { rounds: ROUNDS, ..Game::TIMED })?;
-        again.extend(pingpongs.iter().filter(|p| is_finished(p)).map(|p| (p.pair, p.hop_ns)));
+        let pingpongs = play(
+            players,
+            &pairs,
+            Game {
+                rounds: ROUNDS,
+                ..Game::TIMED
+            },
+        )?;
+        again.extend(
+            pingpongs
+                .iter()
+                .filter(|p| is_finished(p))
+                .map(|p| (p.pair, p.hop_ns)),
+        );
         drop(access);
     }
-    let found = hop_findings(&hops, &again, &|pair| paths.path_group(pair), &|pair| paths.is_nvlink(pair));
+    let found = hop_findings(&hops, &again, &|pair| paths.path_group(pair), &|pair| {
+        paths.is_nvlink(pair)
+    });
     Ok(found.into_iter().map(|(_, finding)| finding).collect())
 }
 
 fn is_finished(pingpong: &PairPingpong) -> bool {
-    pingpong.sides.iter().all(|side| !side.timed_out && side.done > 0)
+    pingpong
+        .sides
+        .iter()
+        .all(|side| !side.timed_out && side.done > 0)
 }
 
 fn hop_findings(
@@ -55,8 +77,20 @@ fn hop_findings(
         *least = least.min(*ns);
     }
     let one = |(pair, ns): &(Pair, f64)| {
-        let like = LatencyReference { nvlink: nvlink(*pair), best: best.get(&path_group(*pair)).copied(), local: None };
-        Some((*pair, latency(*pair, LatencyKind::Hop, (*ns, again.get(pair).copied()), &like)?))
+        let like = LatencyReference {
+            nvlink: nvlink(*pair),
+            best: best.get(&path_group(*pair)).copied(),
+            local: None,
+        };
+        Some((
+            *pair,
+            latency(
+                *pair,
+                LatencyKind::Hop,
+                (*ns, again.get(pair).copied()),
+                &like,
+            )?,
+        ))
     };
     hops.iter().filter_map(one).collect()
 }
@@ -75,7 +109,11 @@ mod tests {
         let found = said(&BTreeMap::new());
         assert_eq!(found.iter().map(|f| f.0).collect::<Vec<_>>(), [late]);
         let message = &said(&BTreeMap::from([(late, 2800.0)]))[0].1.message;
-        assert!(message.starts_with("GPU 2 -> 3: a flag takes 2900.00 ns (2800.00 when measured again)"), "{message}");
+        assert!(
+            message
+                .starts_with("GPU 2 -> 3: a flag takes 2900.00 ns (2800.00 when measured again)"),
+            "{message}"
+        );
         assert_eq!(said(&BTreeMap::from([(late, 1200.0)])), []);
     }
 }

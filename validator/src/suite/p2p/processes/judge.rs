@@ -14,13 +14,25 @@ pub(super) fn judge(results: &Results) -> Judgement {
     for method in [ShareMethod::Ipc, ShareMethod::Descriptor] {
         let mut found: Vec<(Pair, Finding)> = Vec::new();
         for (pair, _) in results.tried.iter().filter(|t| t.1 == method) {
-            let faults = results.faults.iter().filter(|(by, f)| *by == method && f.transfer.pair == *pair);
+            let faults = results
+                .faults
+                .iter()
+                .filter(|(by, f)| *by == method && f.transfer.pair == *pair);
             let faults: Vec<_> = faults.map(|(_, fault)| fault.clone()).collect();
-            found.extend(findings(*pair, &faults).into_iter().map(|(pair, f)| (pair, name_method(method, f))));
+            found.extend(
+                findings(*pair, &faults)
+                    .into_iter()
+                    .map(|(pair, f)| (pair, name_method(method, f))),
+            );
         }
         all.extend(merge_pairs(found));
     }
-    all.extend(results.unsupported.iter().map(|(method, why)| unsupported(*method, why, results)));
+    all.extend(
+        results
+            .unsupported
+            .iter()
+            .map(|(method, why)| unsupported(*method, why, results)),
+    );
     all.extend(results.broken.iter().cloned());
     if results.tried.is_empty() && all.is_empty() {
         return Judgement::not_applicable("no pair has peer access; see p2p-capability");
@@ -46,17 +58,29 @@ fn transfers_table(results: &Results) -> Table {
 fn summary(results: &Results) -> String {
     let by = |method| results.tried.iter().filter(|t| t.1 == method).count();
     let (ipc, descriptor) = (by(ShareMethod::Ipc), by(ShareMethod::Descriptor));
-    format!("data arrives between two processes: {ipc} ordered pairs by CUDA IPC, {descriptor} by descriptor")
+    format!(
+        "data arrives between two processes: {ipc} ordered pairs by CUDA IPC, {descriptor} by descriptor"
+    )
 }
 
 fn name_method(method: ShareMethod, finding: Finding) -> Finding {
-    Finding { message: format!("between processes, by {method}: {}", finding.message).into(), ..finding }
+    Finding {
+        message: format!("between processes, by {method}: {}", finding.message).into(),
+        ..finding
+    }
 }
 
 /// Programs share memory by CUDA IPC if they can; if that works, the other mechanism may be missing.
 fn unsupported(method: ShareMethod, why: &str, results: &Results) -> Finding {
-    let shared = method != ShareMethod::Ipc && results.tried.iter().any(|t| t.1 == ShareMethod::Ipc);
-    let severity = if shared { Severity::Info } else { Severity::Warn };
+    let shared =
+        method != ShareMethod::Ipc && results.tried.iter().any(|t| t.1 == ShareMethod::Ipc);
+    let severity = if shared {
+        Severity::Info
+    } else {
+        Severity::Warn
+    };
     let message = format!("{method} cannot be used between processes on this machine: {why}");
-    Code::P2pRefused.finding(severity, Subject::Machine, message).because(Reason::NotShared)
+    Code::P2pRefused
+        .finding(severity, Subject::Machine, message)
+        .because(Reason::NotShared)
 }

@@ -13,7 +13,11 @@ pub(super) enum Ask {
     Start,
     /// Open a buffer of the worker for GPU `gpu`: by its CUDA IPC handle, or by the descriptor that
     /// accompanies the request.
-    Open { gpu: GpuId, ipc: Option<Vec<u8>>, bytes: u64 },
+    Open {
+        gpu: GpuId,
+        ipc: Option<Vec<u8>>,
+        bytes: u64,
+    },
     /// Write fresh data to it.
     Write(Job),
     /// Read its content, and check it.
@@ -63,6 +67,11 @@ pub(in crate::suite::p2p) struct Trouble {
 impl From<&GpuError> for Trouble {
     fn from(error: &GpuError) -> Self {
         let hang = matches!(error, GpuError::Hang { .. });
-        Self { text: error.to_string(), code: error.code(), hang, sticky: error.is_sticky() }
+        Self {
+            text: error.to_string(),
+            code: error.code(),
+            hang,
+            sticky: error.is_sticky(),
+        }
     }
 }

@@ -61,7 +61,9 @@ impl PrestartedPeer {
         let mut prestarted = self.0.borrow_mut();
         if context.runs(&TEST) && prestarted.is_none() {
             *prestarted = Partner::start(COMMAND).ok();
-            let sent = prestarted.as_mut().map(|partner| partner.send(&Ask::Start, None));
+            let sent = prestarted
+                .as_mut()
+                .map(|partner| partner.send(&Ask::Start, None));
             if sent.is_none_or(|sent| sent.is_err()) {
                 *prestarted = None;
             }
@@ -136,11 +138,18 @@ fn run(context: &TestContext) -> Result<Judgement, Box<Finding>> {
         return Ok(none);
     }
     let clique = context.clique()?;
-    let gpus = clique.gpus.iter().map(GpuResources::new).collect::<Result<Vec<_>, _>>();
+    let gpus = clique
+        .gpus
+        .iter()
+        .map(GpuResources::new)
+        .collect::<Result<Vec<_>, _>>();
     let gpus = gpus.map_err(|e| fault_finding(Subject::Machine, &e))?;
     context.doing("starting CUDA in a second process");
     let mut other = PeerProcess::start(clique, begun)?;
-    let mut results = Results { sizes: owner_process::sizes(context.config.validate.level), ..Results::default() };
+    let mut results = Results {
+        sizes: owner_process::sizes(context.config.validate.level),
+        ..Results::default()
+    };
     for method in [ShareMethod::Ipc, ShareMethod::Descriptor] {
         match try_all_pairs(context, &mut other, &gpus, method, &mut results) {
             Ok(()) => {}
@@ -171,8 +180,14 @@ fn try_all_pairs(
             if !peer.gpu.can_access(owner.gpu).map_err(to_stop)? {
                 continue;
             }
-            let pair = Pair { from: peer.gpu.id(), to: owner.gpu.id() };
-            context.doing(Activity::of_pair(pair, format!("between processes by {method}")));
+            let pair = Pair {
+                from: peer.gpu.id(),
+                to: owner.gpu.id(),
+            };
+            context.doing(Activity::of_pair(
+                pair,
+                format!("between processes by {method}"),
+            ));
             match owner_process::try_pair(other, &shared, pair, &mut results.faults) {
                 Ok(()) => results.tried.push((pair, method)),
                 Err(Stop::Pair(finding)) if !gpu::is_cuda_lost() => results.broken.push(*finding),
@@ -186,11 +201,15 @@ fn try_all_pairs(
 /// What a GPU's fault in either process ends.
 fn stop(subject: impl Into<Subject>, trouble: &Trouble) -> Stop {
     let text = trouble.text.as_str();
-    let finding = |code: Code, severity| Box::new(code.finding(severity, subject, text).lacking([text]));
+    let finding =
+        |code: Code, severity| Box::new(code.finding(severity, subject, text).lacking([text]));
     match trouble {
         Trouble { hang: true, .. } => Stop::All(finding(Code::P2pHang, Severity::Fail)),
         Trouble { sticky: true, .. } => Stop::All(finding(Code::CudaSticky, Severity::Fail)),
-        Trouble { code: Some(NOT_SUPPORTED), .. } => Stop::Unsupported(trouble.text.clone()),
+        Trouble {
+            code: Some(NOT_SUPPORTED),
+            ..
+        } => Stop::Unsupported(trouble.text.clone()),
         _ => Stop::Pair(finding(Code::CudaError, Severity::Error)),
     }
 }
@@ -203,32 +222,58 @@ impl PeerProcess {
     fn start(clique: &Clique, begun: Option<Partner>) -> Result<Self, Box<Finding>> {
         let broken = |why: String| {
             let message = format!("a second process cannot use the GPUs: {why}");
-            Box::new(Code::CudaStart.finding(Severity::Error, Subject::Machine, message).lacking([why.as_str()]))
+            Box::new(
+                Code::CudaStart
+                    .finding(Severity::Error, Subject::Machine, message)
+                    .lacking([why.as_str()]),
+            )
         };
         let (mut partner, is_starting) = match begun {
             Some(partner) => (partner, true),
-            None => (Partner::start(COMMAND).map_err(|e| broken(e.to_string()))?, false),
+            None => (
+                Partner::start(COMMAND).map_err(|e| broken(e.to_string()))?,
+                false,
+            ),
         };
-        let answer = if is_starting { partner.receive(START) } else { partner.ask(&Ask::Start, None, START) };
+        let answer = if is_starting {
+            partner.receive(START)
+        } else {
+            partner.ask(&Ask::Start, None, START)
+        };
         match answer {
-            Ok(Answer::Started(ids)) if ids.iter().eq(clique.gpus.iter().map(|g| &g.uuid)) => Ok(Self(partner)),
-            Ok(Answer::Started(ids)) => Err(broken(format!("it sees other GPUs: {}", ids.join(", ")))),
+            Ok(Answer::Started(ids)) if ids.iter().eq(clique.gpus.iter().map(|g| &g.uuid)) => {
+                Ok(Self(partner))
+            }
+            Ok(Answer::Started(ids)) => {
+                Err(broken(format!("it sees other GPUs: {}", ids.join(", "))))
+            }
             Ok(Answer::Failed(trouble)) => Err(broken(trouble.text)),
             Ok(answer) => Err(broken(format!("unexpected answer {answer:?}"))),
             Err(lost) => Err(broken(lost.to_string())),
         }
     }
 
-    fn ask(&mut self, pair: Pair, ask: &Ask, descriptor: Option<BorrowedFd<'_>>) -> Result<Answer, Stop> {
+    fn ask(
+        &mut self,
+        pair: Pair,
+        ask: &Ask,
+        descriptor: Option<BorrowedFd<'_>>,
+    ) -> Result<Answer, Stop> {
         match self.0.ask(ask, descriptor, ANSWER) {
             Ok(Answer::Failed(trouble)) => Err(stop(pair, &trouble)),
             Ok(answer) => Ok(answer),
             Err(lost) => {
                 let (code, severity) = match lost {
                     PartnerError::Silent(_) => (Code::P2pHang, Severity::Fail),
-                    PartnerError::Died(_) | PartnerError::Broken(_) => (Code::TestCrashed, Severity::Error),
+                    PartnerError::Died(_) | PartnerError::Broken(_) => {
+                        (Code::TestCrashed, Severity::Error)
+                    }
                 };
-                Err(Stop::All(Box::new(code.finding(severity, pair, lost.to_string()))))
+                Err(Stop::All(Box::new(code.finding(
+                    severity,
+                    pair,
+                    lost.to_string(),
+                ))))
             }
         }
     }

@@ -38,7 +38,11 @@ enum BufferHandle {
 }
 
 impl<'s, 'g> SharedBuffer<'s, 'g> {
-    pub(super) fn new(resources: &'s GpuResources<'g>, method: ShareMethod, sizes: [u64; 2]) -> Result<Self, GpuError> {
+    pub(super) fn new(
+        resources: &'s GpuResources<'g>,
+        method: ShareMethod,
+        sizes: [u64; 2],
+    ) -> Result<Self, GpuError> {
         let bytes = sizes.into_iter().max().unwrap_or_default() + 2 * GUARD;
         let (buffer, handle) = match method {
             ShareMethod::Ipc => {
@@ -54,7 +58,12 @@ impl<'s, 'g> SharedBuffer<'s, 'g> {
                 (buffer, handle)
             }
         };
-        Ok(Self { resources, buffer, handle, sizes })
+        Ok(Self {
+            resources,
+            buffer,
+            handle,
+            sizes,
+        })
     }
 
     const fn method(&self) -> ShareMethod {
@@ -75,10 +84,18 @@ impl<'s, 'g> SharedBuffer<'s, 'g> {
         stream.check(self.target(job)?, job.first, job.seed, job.sentinel, data)?;
         let behind = job.offset + job.bytes;
         for (at, tally) in [(job.offset - GUARD, below), (behind, above)] {
-            stream.check(self.buffer.span(at, GUARD)?, at / 4, job.sentinel, job.seed, tally)?;
+            stream.check(
+                self.buffer.span(at, GUARD)?,
+                at / 4,
+                job.sentinel,
+                job.seed,
+                tally,
+            )?;
         }
         self.resources.wait()?;
-        let intact = [below, above].iter().all(|t| Counts::from(t.checked()).all_right(GUARD / 4));
+        let intact = [below, above]
+            .iter()
+            .all(|t| Counts::from(t.checked()).all_right(GUARD / 4));
         Ok((data.checked().into(), intact))
     }
 }
@@ -96,7 +113,14 @@ pub(super) fn try_pair(
         for engine in [Engine::Copy, Engine::Sm] {
             for bytes in shared.sizes {
                 let (seed, sentinel) = (nonces.next(), nonces.next());
-                let job = Job { engine, offset: GUARD, bytes, seed, sentinel, first: GUARD / 4 };
+                let job = Job {
+                    engine,
+                    offset: GUARD,
+                    bytes,
+                    seed,
+                    sentinel,
+                    first: GUARD / 4,
+                };
                 if let Some(fault) = transfer(other, shared, pair, direction, job)? {
                     faults.push((shared.method(), fault));
                     continue 'directions;
@@ -118,13 +142,24 @@ fn open(other: &mut PeerProcess, shared: &SharedBuffer<'_, '_>, pair: Pair) -> R
         BufferHandle::Ipc(handle) => (Some(handle.0.to_vec()), None),
         BufferHandle::Descriptor(exported) => (None, Some(exported.descriptor.as_fd())),
     };
-    let ask = Ask::Open { gpu: pair.from, ipc, bytes: shared.buffer.whole().bytes };
+    let ask = Ask::Open {
+        gpu: pair.from,
+        ipc,
+        bytes: shared.buffer.whole().bytes,
+    };
     match other.ask(pair, &ask, descriptor) {
         Ok(_) => Ok(()),
         Err(Stop::Pair(finding)) => {
-            let message = format!("{pair}: {} is refused: {}", shared.method(), finding.message);
+            let message = format!(
+                "{pair}: {} is refused: {}",
+                shared.method(),
+                finding.message
+            );
             let refused = Code::P2pRefused.finding(Severity::Fail, pair, message);
-            Err(Stop::Pair(Box::new(Finding { lacks: finding.lacks, ..refused })))
+            Err(Stop::Pair(Box::new(Finding {
+                lacks: finding.lacks,
+                ..refused
+            })))
         }
         Err(stop) => Err(stop),
     }
@@ -140,12 +175,22 @@ fn transfer(
 ) -> Result<Option<Fault>, Stop> {
     let to_stop = |e: GpuError| stop(pair, &Trouble::from(&e));
     let stream = &shared.resources.stream;
-    stream.fill(shared.buffer.whole(), job.sentinel, 0).map_err(to_stop)?;
+    stream
+        .fill(shared.buffer.whole(), job.sentinel, 0)
+        .map_err(to_stop)?;
     let target = shared.target(job).map_err(to_stop)?;
-    let memory = if shared.method() == ShareMethod::Ipc { Memory::Plain } else { Memory::Mapped };
+    let memory = if shared.method() == ShareMethod::Ipc {
+        Memory::Plain
+    } else {
+        Memory::Mapped
+    };
     let transfer = Transfer {
         pair,
-        kind: TransferKind { engine: job.engine, direction, memory },
+        kind: TransferKind {
+            engine: job.engine,
+            direction,
+            memory,
+        },
         bytes: job.bytes,
         shift: (0, 0),
     };
@@ -154,9 +199,15 @@ fn transfer(
             shared.resources.wait().map_err(to_stop)?;
             other.ask(pair, &Ask::Write(job), None)?;
             let (counts, intact) = shared.check(job).map_err(to_stop)?;
-            let found =
-                counts.first.map_or(Ok(Vec::new()), |at| shared.resources.sample(target, at)).map_err(to_stop)?;
-            let back = if counts.wrong > 0 { Some(read(other, pair, job)?.0) } else { None };
+            let found = counts
+                .first
+                .map_or(Ok(Vec::new()), |at| shared.resources.sample(target, at))
+                .map_err(to_stop)?;
+            let back = if counts.wrong > 0 {
+                Some(read(other, pair, job)?.0)
+            } else {
+                None
+            };
             (counts, found, intact, back)
         }
         Direction::Read => {
@@ -170,7 +221,10 @@ fn transfer(
     let what = if counts.looked != job.bytes / 4 {
         FaultKind::Checker("a check did not read every word")
     } else if let Some(place) = counts.first {
-        let pieces = [Excerpt { place, words: found.clone() }];
+        let pieces = [Excerpt {
+            place,
+            words: found.clone(),
+        }];
         let (first, expected) = (job.first, job.seed);
         FaultKind::Data(classify(&Evidence {
             counts,
@@ -188,8 +242,21 @@ fn transfer(
     } else {
         return Ok(None);
     };
-    let traces = Traces { counts, address: target.address, first: job.first, seed: job.seed, found, expected: None };
-    Ok(Some(Fault { transfer, what, traces, times: None, circumstance: Circumstance::Alone }))
+    let traces = Traces {
+        counts,
+        address: target.address,
+        first: job.first,
+        seed: job.seed,
+        found,
+        expected: None,
+    };
+    Ok(Some(Fault {
+        transfer,
+        what,
+        traces,
+        times: None,
+        circumstance: Circumstance::Alone,
+    }))
 }
 
 /// Lets the other process read: its check, and words from the first wrong one on.
@@ -197,8 +264,13 @@ fn read(other: &mut PeerProcess, pair: Pair, job: Job) -> Result<(Counts, Vec<u3
     match other.ask(pair, &Ask::Read(job), None)? {
         Answer::Read(counts, found) => Ok((counts, found)),
         answer => {
-            let message = format!("{pair}: unexpected answer {answer:?} of the other process to a read");
-            Err(Stop::All(Box::new(Code::P2pChecker.finding(Severity::Error, pair, message))))
+            let message =
+                format!("{pair}: unexpected answer {answer:?} of the other process to a read");
+            Err(Stop::All(Box::new(Code::P2pChecker.finding(
+                Severity::Error,
+                pair,
+                message,
+            ))))
         }
     }
 }

@@ -23,9 +23,15 @@ pub(super) const ACROSS: Duration = Duration::from_secs(6);
 /// The worker sent something malformed, or is gone.
 pub(in crate::suite) fn serve() -> io::Result<()> {
     let clique = OnceCell::new();
-    let mut state = ServerState { clique: &clique, resources: BTreeMap::new(), opened: None };
+    let mut state = ServerState {
+        clique: &clique,
+        resources: BTreeMap::new(),
+        opened: None,
+    };
     partner::serve(|ask, descriptor| {
-        state.answer(ask, descriptor).unwrap_or_else(|error| Answer::Failed(Trouble::from(&error)))
+        state
+            .answer(ask, descriptor)
+            .unwrap_or_else(|error| Answer::Failed(Trouble::from(&error)))
     })
 }
 
@@ -54,10 +60,16 @@ impl<'c> ServerState<'c> {
             Ask::Start => {
                 let clique = Clique::open()?;
                 let ids = clique.gpus.iter().map(|g| g.uuid.clone()).collect();
-                self.clique.set(clique).map_err(|_| nonsense("a second start"))?;
+                self.clique
+                    .set(clique)
+                    .map_err(|_| nonsense("a second start"))?;
                 Ok(Answer::Started(ids))
             }
-            Ask::Open { gpu: id, ipc, bytes } => {
+            Ask::Open {
+                gpu: id,
+                ipc,
+                bytes,
+            } => {
                 // The last buffer is closed before the next one is opened.
                 drop(self.opened.take());
                 let gpu = self.gpu(id)?;
@@ -67,7 +79,11 @@ impl<'c> ServerState<'c> {
                     (None, Some(descriptor)) => gpu.import(descriptor.as_fd(), bytes)?,
                     _ => return Err(nonsense("a buffer without a handle")),
                 };
-                self.opened = Some(OpenedBuffer { gpu: id, shared, own: gpu.alloc(bytes)? });
+                self.opened = Some(OpenedBuffer {
+                    gpu: id,
+                    shared,
+                    own: gpu.alloc(bytes)?,
+                });
                 if let Entry::Vacant(resources) = self.resources.entry(id) {
                     resources.insert(GpuResources::new(gpu)?);
                 }
@@ -89,18 +105,33 @@ impl<'c> ServerState<'c> {
     }
 
     fn gpu(&self, gpu: GpuId) -> Result<&'c Gpu, GpuError> {
-        let clique = self.clique.get().ok_or_else(|| nonsense("work before the start"))?;
-        clique.gpu(gpu).ok_or_else(|| nonsense("a GPU that does not exist"))
+        let clique = self
+            .clique
+            .get()
+            .ok_or_else(|| nonsense("work before the start"))?;
+        clique
+            .gpu(gpu)
+            .ok_or_else(|| nonsense("a GPU that does not exist"))
     }
 
     fn opened_buffer(&self) -> Result<(&GpuResources<'c>, &OpenedBuffer), GpuError> {
-        let opened = self.opened.as_ref().ok_or_else(|| nonsense("a transfer without a buffer"))?;
-        let resources = self.resources.get(&opened.gpu).ok_or_else(|| nonsense("a GPU that does not exist"))?;
+        let opened = self
+            .opened
+            .as_ref()
+            .ok_or_else(|| nonsense("a transfer without a buffer"))?;
+        let resources = self
+            .resources
+            .get(&opened.gpu)
+            .ok_or_else(|| nonsense("a GPU that does not exist"))?;
         Ok((resources, opened))
     }
 }
 
-fn write(resources: &GpuResources<'_>, opened: &OpenedBuffer, job: Job) -> Result<Answer, GpuError> {
+fn write(
+    resources: &GpuResources<'_>,
+    opened: &OpenedBuffer,
+    job: Job,
+) -> Result<Answer, GpuError> {
     let (own, shared) = spans(opened, job)?;
     resources.stream.fill(own, job.seed, job.first)?;
     copy(resources, job, shared, own)?;
@@ -112,21 +143,40 @@ fn read(resources: &GpuResources<'_>, opened: &OpenedBuffer, job: Job) -> Result
     let [tally, ..] = &resources.tallies;
     resources.stream.fill(own, job.sentinel, job.first)?;
     copy(resources, job, own, shared)?;
-    resources.stream.check(own, job.first, job.seed, job.sentinel, tally)?;
+    resources
+        .stream
+        .check(own, job.first, job.seed, job.sentinel, tally)?;
     resources.wait()?;
     let checked = tally.checked();
-    let found = checked.first.map_or(Ok(Vec::new()), |place| resources.sample(own, place))?;
+    let found = checked
+        .first
+        .map_or(Ok(Vec::new()), |place| resources.sample(own, place))?;
     Ok(Answer::Read(checked.into(), found))
 }
 
 fn spans(opened: &OpenedBuffer, job: Job) -> Result<(Span<'_>, Span<'_>), GpuError> {
-    Ok((opened.own.span(0, job.bytes)?, opened.shared.span(job.offset, job.bytes)?))
+    Ok((
+        opened.own.span(0, job.bytes)?,
+        opened.shared.span(job.offset, job.bytes)?,
+    ))
 }
 
-fn copy(resources: &GpuResources<'_>, job: Job, to: Span<'_>, from: Span<'_>) -> Result<(), GpuError> {
+fn copy(
+    resources: &GpuResources<'_>,
+    job: Job,
+    to: Span<'_>,
+    from: Span<'_>,
+) -> Result<(), GpuError> {
     match job.engine {
         Engine::Sm => resources.stream.copy_sm(to, from)?,
         Engine::Copy | Engine::Staged => resources.stream.copy(to, from)?,
     }
-    resources.stream.finish(&format!("GPU {}: {} bytes between processes", resources.gpu.id(), job.bytes), ACROSS)
+    resources.stream.finish(
+        &format!(
+            "GPU {}: {} bytes between processes",
+            resources.gpu.id(),
+            job.bytes
+        ),
+        ACROSS,
+    )
 }

@@ -13,7 +13,9 @@ use crate::suite::shared::copy_batch::{
 use crate::suite::shared::gpu_fault::fault_finding;
 use crate::suite::shared::held_memory::{Chunk, HeldMemory};
 use crate::suite::shared::peer_access::disjoint_rounds;
-use crate::suite::shared::transfer::{Circumstance, Direction, Engine, Memory, TransferKind, ones, unanswered};
+use crate::suite::shared::transfer::{
+    Circumstance, Direction, Engine, Memory, TransferKind, ones, unanswered,
+};
 use gpu::pattern::{Counts, Nonces};
 use gpu::{BatchExpected, GpuError, Piece, PieceTable, Span, is_cuda_lost};
 use outcome::finding::{Code, Severity, Subject};
@@ -38,8 +40,13 @@ pub(super) fn odd_copies(
     (plan, nonces): (LevelPlan, &mut Nonces),
     results: &mut Results,
 ) -> Result<(), GpuError> {
-    let room =
-        memories.iter().filter_map(largest_chunk).map(|span| span.bytes).filter(|b| *b > 0).min().unwrap_or_default();
+    let room = memories
+        .iter()
+        .filter_map(largest_chunk)
+        .map(|span| span.bytes)
+        .filter(|b| *b > 0)
+        .min()
+        .unwrap_or_default();
     let seed = nonces.next();
     let few = (MOST_QUEUED / (pairs.len() as u64).max(1)).clamp(16, plan.small.max(16));
     let little = small_copies(room, few, SMALL, seed);
@@ -51,14 +58,26 @@ pub(super) fn odd_copies(
         (Engine::Copy, Direction::Write, &steps, true),
         (Engine::Sm, Direction::Write, &steps, true),
     ];
-    let Some(owner) = memories.first() else { return Ok(()) };
+    let Some(owner) = memories.first() else {
+        return Ok(());
+    };
     let most = little.len().max(steps.len()) as u64;
     let table = PieceTable::new(owner.gpu, most * memories.len() as u64)?;
     for (engine, direction, shapes, wide) in kinds.into_iter().filter(|kind| !kind.2.is_empty()) {
-        let kind = TransferKind { engine, direction, memory: Memory::Plain };
-        results.tried.push(CopySeries { kind, sizes: shapes.iter().map(|s| s.bytes).collect(), seed });
+        let kind = TransferKind {
+            engine,
+            direction,
+            memory: Memory::Plain,
+        };
+        results.tried.push(CopySeries {
+            kind,
+            sizes: shapes.iter().map(|s| s.bytes).collect(),
+            seed,
+        });
         for round in disjoint_rounds(pairs) {
-            let batches = round.iter().map(|pair| batch(memories, *pair, kind, shapes, wide));
+            let batches = round
+                .iter()
+                .map(|pair| batch(memories, *pair, kind, shapes, wide));
             let batches = batches.collect::<Result<Vec<_>, _>>()?;
             let result = run(context, &table, &batches)?;
             for (batch, result) in batches.iter().zip(result) {
@@ -83,23 +102,63 @@ fn batch<'p>(
     shapes: &[CopyShape],
     wide: bool,
 ) -> Result<CopyBatch<'p>, GpuError> {
-    let (sends, receives) =
-        if kind.direction == Direction::Write { (pair.from, pair.to) } else { (pair.to, pair.from) };
+    let (sends, receives) = if kind.direction == Direction::Write {
+        (pair.from, pair.to)
+    } else {
+        (pair.to, pair.from)
+    };
     let (sender, receiver) = (held(memories, sends)?, held(memories, receives)?);
     let none = || GpuError::Nonsense(format!("{pair}: no memory"));
-    let (from, to) = sender.chunks().first().zip(receiver.chunks().first()).ok_or_else(none)?;
+    let (from, to) = sender
+        .chunks()
+        .first()
+        .zip(receiver.chunks().first())
+        .ok_or_else(none)?;
     let (source, memory) = (from.span(), to.span());
     let piece = |shape: &CopyShape| {
         let (first, place) = (from.byte(shape.from), to.byte(shape.to));
-        let (to, from) = (memory.part(shape.to, shape.bytes)?, source.part(shape.from, shape.bytes)?);
-        Ok(Piece { to, from, first, place })
+        let (to, from) = (
+            memory.part(shape.to, shape.bytes)?,
+            source.part(shape.from, shape.bytes)?,
+        );
+        Ok(Piece {
+            to,
+            from,
+            first,
+            place,
+        })
     };
     let pieces = shapes.iter().map(piece).collect::<Result<_, GpuError>>()?;
-    let expected = BatchExpected { seed: sender.seed(), sentinel: receiver.seed(), guard: GUARD, restore: true };
-    let HeldMemory { stream, tally, host, .. } = receiver;
-    let owner = TargetOwner { gpu: receives, stream, tally, host, memory };
+    let expected = BatchExpected {
+        seed: sender.seed(),
+        sentinel: receiver.seed(),
+        guard: GUARD,
+        restore: true,
+    };
+    let HeldMemory {
+        stream,
+        tally,
+        host,
+        ..
+    } = receiver;
+    let owner = TargetOwner {
+        gpu: receives,
+        stream,
+        tally,
+        host,
+        memory,
+    };
     let worker = &held(memories, pair.from)?.stream;
-    Ok(CopyBatch { pair, kind, pieces, wide, times: 1, expected, worker, owner })
+    Ok(CopyBatch {
+        pair,
+        kind,
+        pieces,
+        wide,
+        times: 1,
+        expected,
+        worker,
+        owner,
+    })
 }
 
 fn record(
@@ -112,7 +171,11 @@ fn record(
     match result {
         BatchResult::Correct | BatchResult::Unknown => return Ok(()),
         BatchResult::Wrong(counts) => {
-            results.faults.push(batch.inspect_wrong(table, &counts)?.fault(Circumstance::Alone));
+            results.faults.push(
+                batch
+                    .inspect_wrong(table, &counts)?
+                    .fault(Circumstance::Alone),
+            );
         }
         BatchResult::Broken(error) => results.broken.push(*fault_finding(batch.pair, &error)),
     }
@@ -138,14 +201,24 @@ pub(super) fn full_copies(
 ) -> Result<(), GpuError> {
     for ring in rings(pairs, plan.every_peer) {
         for upper in [false, true] {
-            context.doing(format!("copy engines write half of all memory, {} pairs at once", ring.len()));
-            let spans = ring.iter().map(|p| halves(memories, *p, upper)).collect::<Result<Vec<_>, _>>()?;
+            context.doing(format!(
+                "copy engines write half of all memory, {} pairs at once",
+                ring.len()
+            ));
+            let spans = ring
+                .iter()
+                .map(|p| halves(memories, *p, upper))
+                .collect::<Result<Vec<_>, _>>()?;
             for (pair, spans) in ring.iter().zip(&spans) {
                 let worker = &held(memories, pair.from)?.stream;
-                spans.iter().try_for_each(|half| worker.copy(half.to, half.from))?;
+                spans
+                    .iter()
+                    .try_for_each(|half| worker.copy(half.to, half.from))?;
             }
             for pair in &ring {
-                held(memories, pair.from)?.stream.finish(&format!("{pair}: writing half of all memory"), HALF)?;
+                held(memories, pair.from)?
+                    .stream
+                    .finish(&format!("{pair}: writing half of all memory"), HALF)?;
             }
             check_copies(memories, &ring, &spans, results)?;
             results.whole.extend(&ring);
@@ -168,24 +241,42 @@ struct Half<'p> {
 }
 
 /// The copies from one half of the sender's largest piece to the other half of each of the owner's pieces.
-fn halves<'p>(memories: &'p [HeldMemory<'_>], pair: Pair, upper: bool) -> Result<Vec<Half<'p>>, GpuError> {
+fn halves<'p>(
+    memories: &'p [HeldMemory<'_>],
+    pair: Pair,
+    upper: bool,
+) -> Result<Vec<Half<'p>>, GpuError> {
     let (sender, owner) = (held(memories, pair.from)?, held(memories, pair.to)?);
-    let Some(source) = sender.chunks().first() else { return Ok(Vec::new()) };
+    let Some(source) = sender.chunks().first() else {
+        return Ok(Vec::new());
+    };
     let middle = |bytes: u64| bytes / 2 / 4096 * 4096;
     let mut all = Vec::new();
     for target in owner.chunks() {
         let whole = target.span();
         let half = middle(whole.bytes);
-        let (begin, end) = if upper { (half, whole.bytes) } else { (0, half) };
+        let (begin, end) = if upper {
+            (half, whole.bytes)
+        } else {
+            (0, half)
+        };
         let own = source.span().bytes;
-        let (from, room) = if upper { (0, middle(own)) } else { (middle(own), own - middle(own)) };
+        let (from, room) = if upper {
+            (0, middle(own))
+        } else {
+            (middle(own), own - middle(own))
+        };
         let mut at = begin;
         while at < end {
             // The source repeats where it is shorter than the target.
             let inside = (at - begin) % room.max(1);
             let bytes = (end - at).min(STRIDE).min(room - inside);
             let first = source.byte(from + inside) / 4;
-            all.push(Half { to: whole.part(at, bytes)?, from: source.span().part(from + inside, bytes)?, first });
+            all.push(Half {
+                to: whole.part(at, bytes)?,
+                from: source.span().part(from + inside, bytes)?,
+                first,
+            });
             at += bytes;
         }
     }
@@ -201,10 +292,20 @@ fn check_copies(
 ) -> Result<(), GpuError> {
     let most = spans.iter().map(Vec::len).max().unwrap_or_default();
     for n in 0..most {
-        let asked = || ring.iter().zip(spans).filter_map(|(pair, spans)| Some((*pair, spans.get(n)?)));
+        let asked = || {
+            ring.iter()
+                .zip(spans)
+                .filter_map(|(pair, spans)| Some((*pair, spans.get(n)?)))
+        };
         for (pair, half) in asked() {
             let (sender, owner) = (held(memories, pair.from)?, held(memories, pair.to)?);
-            owner.stream.check(half.to, half.first, sender.seed(), owner.seed(), &owner.tally)?;
+            owner.stream.check(
+                half.to,
+                half.first,
+                sender.seed(),
+                owner.seed(),
+                &owner.tally,
+            )?;
         }
         for (pair, half) in asked() {
             check_copy(memories, pair, half, results)?;
@@ -214,7 +315,12 @@ fn check_copies(
 }
 
 /// Waits for one check, and adds a finding if data is wrong.
-fn check_copy(memories: &[HeldMemory<'_>], pair: Pair, half: &Half<'_>, results: &mut Results) -> Result<(), GpuError> {
+fn check_copy(
+    memories: &[HeldMemory<'_>],
+    pair: Pair,
+    half: &Half<'_>,
+    results: &mut Results,
+) -> Result<(), GpuError> {
     let owner = held(memories, pair.to)?;
     owner.wait()?;
     let counts = Counts::from(owner.tally.checked());
@@ -225,7 +331,12 @@ fn check_copy(memories: &[HeldMemory<'_>], pair: Pair, half: &Half<'_>, results:
             "copy engine writes of all memory miss {} words of GPU {}, the first at {at:#x}",
             counts.wrong, pair.to
         );
-        let words: Vec<_> = owner.words(half.to, place)?.iter().take(8).map(|w| format!("{w:08x}")).collect();
+        let words: Vec<_> = owner
+            .words(half.to, place)?
+            .iter()
+            .take(8)
+            .map(|w| format!("{w:08x}"))
+            .collect();
         let seen = format!(
             "{pair}: {} zero, {}{} unchanged; found {}",
             counts.zeros,
@@ -233,9 +344,17 @@ fn check_copy(memories: &[HeldMemory<'_>], pair: Pair, half: &Half<'_>, results:
             counts.sentinels,
             words.join(" ")
         );
-        let finding = Code::P2pWrongData.finding(Severity::Fail, Subject::Machine, message).seen(seen);
-        let finding = if counts.are_ones() { unanswered(finding) } else { finding };
-        results.found.push((pair, finding.values(counts.wrong, 0, Some("words"))));
+        let finding = Code::P2pWrongData
+            .finding(Severity::Fail, Subject::Machine, message)
+            .seen(seen);
+        let finding = if counts.are_ones() {
+            unanswered(finding)
+        } else {
+            finding
+        };
+        results
+            .found
+            .push((pair, finding.values(counts.wrong, 0, Some("words"))));
     }
     Ok(())
 }
@@ -272,15 +391,23 @@ mod tests {
     #[test]
     fn every_gpu_is_written_once_or_by_each_of_its_peers() {
         for gpus in [2, 3, 4, 8] {
-            let pairs: Vec<Pair> = circle(gpus).into_iter().flatten().flat_map(|pair| [pair, pair.back()]).collect();
+            let pairs: Vec<Pair> = circle(gpus)
+                .into_iter()
+                .flatten()
+                .flat_map(|pair| [pair, pair.back()])
+                .collect();
             let all = rings(&pairs, true);
             assert_eq!(all.concat().len(), pairs.len());
             for ring in &all {
-                let ends = |end: fn(&Pair) -> GpuId| ring.iter().map(end).collect::<BTreeSet<_>>().len();
+                let ends =
+                    |end: fn(&Pair) -> GpuId| ring.iter().map(end).collect::<BTreeSet<_>>().len();
                 assert!(ends(|p| p.from) == ring.len() && ends(|p| p.to) == ring.len());
             }
             let once = rings(&pairs, false).concat();
-            assert_eq!(once.iter().map(|p| p.to).collect::<BTreeSet<_>>().len(), gpus);
+            assert_eq!(
+                once.iter().map(|p| p.to).collect::<BTreeSet<_>>().len(),
+                gpus
+            );
             assert_eq!(once.len(), gpus);
         }
     }

@@ -3,7 +3,9 @@
 use crate::schedule::Pair;
 use crate::suite::shared::held_memory::{ChangedMemory, MemoryShare};
 use crate::suite::shared::pair::merge_pairs;
-use crate::suite::shared::transfer::{Direction, Fault, TransferKind, findings, ruled_out, size, unanswered};
+use crate::suite::shared::transfer::{
+    Direction, Fault, TransferKind, findings, ruled_out, size, unanswered,
+};
 use gpu::pattern::Counts;
 use outcome::Judgement;
 use outcome::finding::{Code, Finding, Reason, Severity, Subject};
@@ -85,7 +87,12 @@ const MUCH: f64 = 0.9;
 pub(super) fn judge(results: &Results) -> Judgement {
     let mut found: Vec<(Pair, Finding)> = results.sweeps.iter().filter_map(sweep_finding).collect();
     for pair in &results.pairs {
-        let own: Vec<Fault> = results.faults.iter().filter(|f| f.transfer.pair == *pair).cloned().collect();
+        let own: Vec<Fault> = results
+            .faults
+            .iter()
+            .filter(|f| f.transfer.pair == *pair)
+            .cloned()
+            .collect();
         found.extend(findings(*pair, &own));
     }
     found.extend(results.found.iter().cloned());
@@ -102,12 +109,36 @@ pub(super) fn judge(results: &Results) -> Judgement {
 }
 
 fn summary(results: &Results) -> String {
-    let pages = results.sweeps.iter().map(|s| s.pages).min().unwrap_or_default();
-    let page = results.sweeps.iter().map(|s| s.page).max().unwrap_or_default();
-    let less: Vec<_> = results.shares.iter().filter(|s| part(s) < MUCH).map(tested_part).collect();
-    let less =
-        if less.is_empty() { String::new() } else { format!("; other processes use the rest of {}", less.join(", ")) };
-    let most = results.tried.iter().flat_map(|t| t.sizes.iter()).max().copied().unwrap_or_default();
+    let pages = results
+        .sweeps
+        .iter()
+        .map(|s| s.pages)
+        .min()
+        .unwrap_or_default();
+    let page = results
+        .sweeps
+        .iter()
+        .map(|s| s.page)
+        .max()
+        .unwrap_or_default();
+    let less: Vec<_> = results
+        .shares
+        .iter()
+        .filter(|s| part(s) < MUCH)
+        .map(tested_part)
+        .collect();
+    let less = if less.is_empty() {
+        String::new()
+    } else {
+        format!("; other processes use the rest of {}", less.join(", "))
+    };
+    let most = results
+        .tried
+        .iter()
+        .flat_map(|t| t.sizes.iter())
+        .max()
+        .copied()
+        .unwrap_or_default();
     format!(
         "{} ordered pairs reach {}: every {} page is correct ({pages}), copies of up to {:.2} GiB arrive, and nothing else changes{less}",
         results.pairs.len(),
@@ -118,15 +149,33 @@ fn summary(results: &Results) -> String {
 }
 
 fn tested_part(share: &MemoryShare) -> String {
-    format!("GPU {}: {:.1} of {:.1} GiB tested", share.gpu, gib(share.bytes), gib(share.total))
+    format!(
+        "GPU {}: {:.1} of {:.1} GiB tested",
+        share.gpu,
+        gib(share.bytes),
+        gib(share.total)
+    )
 }
 
 /// The finding about one sweep, if a page is wrong or was not checked.
 fn sweep_finding(sweep: &TagSweep) -> Option<(Pair, Finding)> {
-    let TagSweep { pair, kind, pages, page, counts, wrong_page } = sweep;
+    let TagSweep {
+        pair,
+        kind,
+        pages,
+        page,
+        counts,
+        wrong_page,
+    } = sweep;
     if counts.looked != *pages {
-        let message = format!("{kind}s of tags: {} of {pages} pages were checked", counts.looked);
-        return Some((*pair, Code::P2pChecker.finding(Severity::Error, Subject::Machine, message)));
+        let message = format!(
+            "{kind}s of tags: {} of {pages} pages were checked",
+            counts.looked
+        );
+        return Some((
+            *pair,
+            Code::P2pChecker.finding(Severity::Error, Subject::Machine, message),
+        ));
     }
     let wrong_page = wrong_page.as_ref().filter(|_| counts.wrong > 0)?;
     let words = WrongPageText(wrong_page.what, kind.direction);
@@ -136,13 +185,27 @@ fn sweep_finding(sweep: &TagSweep) -> Option<(Pair, Finding)> {
         size(*page),
         size(wrong_page.at)
     );
-    let hex = |words: &[u32]| words.iter().take(4).map(|w| format!("{w:08x}")).collect::<Vec<_>>().join(" ");
+    let hex = |words: &[u32]| {
+        words
+            .iter()
+            .take(4)
+            .map(|w| format!("{w:08x}"))
+            .collect::<Vec<_>>()
+            .join(" ")
+    };
     let sample = match wrong_page.found.as_slice() {
         [] => String::new(),
-        found => format!(": found {}, expected {}", hex(found), hex(&wrong_page.expected)),
+        found => format!(
+            ": found {}, expected {}",
+            hex(found),
+            hex(&wrong_page.expected)
+        ),
     };
     let last = counts.last.unwrap_or_default() * page;
-    let line = format!("{pair}, {kind}s: the first at {:#x}, the last at {last:#x}: {words}{sample}", wrong_page.at);
+    let line = format!(
+        "{pair}, {kind}s: the first at {:#x}, the last at {last:#x}: {words}{sample}",
+        wrong_page.at
+    );
     let finding = Code::P2pWrongData.finding(Severity::Fail, Subject::Machine, message);
     let finding = finding.values(counts.wrong, 0, Some("pages")).seen(line);
     let finding = match wrong_page.what {
@@ -156,13 +219,25 @@ fn sweep_finding(sweep: &TagSweep) -> Option<(Pair, Finding)> {
 
 fn stray(it: &ChangedMemory) -> Finding {
     let place = it.counts.first.unwrap_or_default();
-    let words: Vec<_> = it.found.iter().take(8).map(|w| format!("{w:08x}")).collect();
+    let words: Vec<_> = it
+        .found
+        .iter()
+        .take(8)
+        .map(|w| format!("{w:08x}"))
+        .collect();
     let message = format!(
         "GPU {}: {} words of memory changed although no transfer wrote to them, while peers wrote elsewhere",
         it.gpu, it.counts.wrong
     );
-    let seen = format!("first at {:#x}: found {}", it.place.address.wrapping_add(place * 4), words.join(" "));
-    Code::P2pStray.finding(Severity::Fail, it.gpu, message).values(it.counts.wrong, 0, Some("words")).seen(seen)
+    let seen = format!(
+        "first at {:#x}: found {}",
+        it.place.address.wrapping_add(place * 4),
+        words.join(" ")
+    );
+    Code::P2pStray
+        .finding(Severity::Fail, it.gpu, message)
+        .values(it.counts.wrong, 0, Some("words"))
+        .seen(seen)
 }
 
 /// What a wrong page holds, in words; the fault and the direction.
@@ -174,8 +249,12 @@ impl fmt::Display for WrongPageText {
             (TagFault::Zeros, _) => f.write_str("zeros arrive"),
             (TagFault::Ones, _) => f.write_str("all ones arrive"),
             (TagFault::Stale, _) => f.write_str("nothing arrives"),
-            (TagFault::Alias(at), Direction::Write) => write!(f, "it holds what was written to {at:#x}"),
-            (TagFault::Alias(at), Direction::Read) => write!(f, "the read returns the content of {at:#x}"),
+            (TagFault::Alias(at), Direction::Write) => {
+                write!(f, "it holds what was written to {at:#x}")
+            }
+            (TagFault::Alias(at), Direction::Read) => {
+                write!(f, "the read returns the content of {at:#x}")
+            }
             (TagFault::Foreign(pair), _) => write!(f, "it holds what {pair} wrote"),
             (TagFault::Other, _) => f.write_str("wrong data arrives"),
         }
@@ -203,15 +282,36 @@ fn transfers_table(results: &Results) -> Table {
     };
     let mut rows = Vec::new();
     for direction in [Direction::Write, Direction::Read] {
-        let of: Vec<_> = results.sweeps.iter().filter(|s| s.kind.direction == direction).collect();
-        let Some(least) = of.iter().min_by_key(|s| s.pages) else { continue };
+        let of: Vec<_> = results
+            .sweeps
+            .iter()
+            .filter(|s| s.kind.direction == direction)
+            .collect();
+        let Some(least) = of.iter().min_by_key(|s| s.pages) else {
+            continue;
+        };
         let tag = gpu::TAG;
-        let what = format!("a tag in every {} page, {} peers at once", size(least.page), results.at_once);
-        rows.push(row(&what, least.kind, of.len(), (tag, tag), least.pages, least.pages * tag, None));
+        let what = format!(
+            "a tag in every {} page, {} peers at once",
+            size(least.page),
+            results.at_once
+        );
+        rows.push(row(
+            &what,
+            least.kind,
+            of.len(),
+            (tag, tag),
+            least.pages,
+            least.pages * tag,
+            None,
+        ));
     }
     for it in &results.tried {
         let sizes = || it.sizes.iter().copied();
-        let ends = (sizes().min().unwrap_or_default(), sizes().max().unwrap_or_default());
+        let ends = (
+            sizes().min().unwrap_or_default(),
+            sizes().max().unwrap_or_default(),
+        );
         let n = it.sizes.len() as u64;
         rows.push(row(
             "odd sizes at odd addresses",
@@ -226,8 +326,18 @@ fn transfers_table(results: &Results) -> Table {
     let mut whole: Vec<_> = results.whole.clone();
     whole.sort_unstable();
     whole.dedup();
-    if let Some(kind) = results.tried.first().map(|t| t.kind).filter(|_| !whole.is_empty()) {
-        let bytes = results.shares.iter().map(|s| s.bytes).min().unwrap_or_default();
+    if let Some(kind) = results
+        .tried
+        .first()
+        .map(|t| t.kind)
+        .filter(|_| !whole.is_empty())
+    {
+        let bytes = results
+            .shares
+            .iter()
+            .map(|s| s.bytes)
+            .min()
+            .unwrap_or_default();
         rows.push(row(
             "all memory",
             kind,

@@ -54,8 +54,18 @@ struct LevelPlan {
 impl LevelPlan {
     const fn of(level: Level) -> Self {
         match level {
-            Level::Quick | Level::Standard => Self { shift: 21, small: 256, each: 1, every_peer: false },
-            Level::Full | Level::Acceptance => Self { shift: 16, small: 1024, each: 4, every_peer: true },
+            Level::Quick | Level::Standard => Self {
+                shift: 21,
+                small: 256,
+                each: 1,
+                every_peer: false,
+            },
+            Level::Full | Level::Acceptance => Self {
+                shift: 16,
+                small: 1024,
+                each: 4,
+                every_peer: true,
+            },
         }
     }
 }
@@ -69,22 +79,34 @@ fn run(context: &TestContext) -> Result<Judgement, Box<Finding>> {
     context.doing("allocating nearly all memory of every GPU");
     let mut memories = HeldMemory::take_all(clique, Memory::Plain, 0).map_err(broken)?;
     let mut results = Results::default();
-    results.broken.extend(memories.iter().filter_map(|held| held.share().untested()));
+    results
+        .broken
+        .extend(memories.iter().filter_map(|held| held.share().untested()));
     let pairs = pairs(clique, &memories).map_err(broken)?;
     if pairs.is_empty() {
         return Ok(judge::judge(&results));
     }
     let done = over_all(context, clique, &mut memories, &pairs, &mut results);
     if let Err(error) = done {
-        results.broken.push(*fault_finding(Subject::Machine, &error));
+        results
+            .broken
+            .push(*fault_finding(Subject::Machine, &error));
     }
-    results.shares = memories.iter().filter(|held| held.bytes() >= MIN_TESTED).map(HeldMemory::share).collect();
+    results.shares = memories
+        .iter()
+        .filter(|held| held.bytes() >= MIN_TESTED)
+        .map(HeldMemory::share)
+        .collect();
     Ok(judge::judge(&results))
 }
 
 /// Ordered pairs of peer and owner, where there is memory to test.
 fn pairs(clique: &Clique, memories: &[HeldMemory<'_>]) -> Result<Vec<Pair>, GpuError> {
-    let worth = |gpu: GpuId| memories.get(gpu.index()).is_some_and(|held| held.bytes() >= MIN_TESTED);
+    let worth = |gpu: GpuId| {
+        memories
+            .get(gpu.index())
+            .is_some_and(|held| held.bytes() >= MIN_TESTED)
+    };
     let mut pairs = Vec::new();
     for (peer, owner) in clique.pairs() {
         if worth(peer.id()) && worth(owner.id()) && peer.can_access(owner)? {
@@ -110,8 +132,16 @@ fn over_all(
         let mut short = false;
         results.at_once = with_peer_access(clique, pairs, |access| {
             // The driver needs memory for mappings: a part of the held memory is freed, once.
-            short = !last && access.refused.iter().any(|(_, error)| free_memory::is_out_of_memory(error));
-            if short { Ok(()) } else { group(context, memories, access, &mut nonces, results) }
+            short = !last
+                && access
+                    .refused
+                    .iter()
+                    .any(|(_, error)| free_memory::is_out_of_memory(error));
+            if short {
+                Ok(())
+            } else {
+                group(context, memories, access, &mut nonces, results)
+            }
         })?;
         if !short {
             break;
@@ -141,20 +171,41 @@ fn group(
         results.broken.push(finding.lacking([error.as_str()]));
     }
     results.pairs.extend(&access.pairs);
-    tags::peers_write(context, memories, &access.pairs, (plan.shift, nonces), results)?;
-    tags::peers_read(context, memories, &access.pairs, (plan.shift, nonces), results)?;
+    tags::peers_write(
+        context,
+        memories,
+        &access.pairs,
+        (plan.shift, nonces),
+        results,
+    )?;
+    tags::peers_read(
+        context,
+        memories,
+        &access.pairs,
+        (plan.shift, nonces),
+        results,
+    )?;
     copies::odd_copies(context, memories, &access.pairs, (plan, nonces), results)?;
     copies::full_copies(context, memories, &access.pairs, plan, results)
 }
 
 /// The severity of a refusal: if peers could access small buffers, it is caused by the size of the memory.
 fn refusal(context: &TestContext) -> Severity {
-    if context.outcome("p2p-capability") == Some(Outcome::Pass) { Severity::Fail } else { Severity::Info }
+    if context.outcome("p2p-capability") == Some(Outcome::Pass) {
+        Severity::Fail
+    } else {
+        Severity::Info
+    }
 }
 
 /// The memory held on one GPU.
-fn held<'p, 'g>(memories: &'p [HeldMemory<'g>], gpu: GpuId) -> Result<&'p HeldMemory<'g>, GpuError> {
-    memories.get(gpu.index()).ok_or_else(|| GpuError::Nonsense(format!("there is no GPU {gpu}")))
+fn held<'p, 'g>(
+    memories: &'p [HeldMemory<'g>],
+    gpu: GpuId,
+) -> Result<&'p HeldMemory<'g>, GpuError> {
+    memories
+        .get(gpu.index())
+        .ok_or_else(|| GpuError::Nonsense(format!("there is no GPU {gpu}")))
 }
 
 /// How much memory is tested, for the summary.
@@ -179,16 +230,50 @@ mod tests {
 
     fn counts(wrong: u64) -> Counts {
         let first = (wrong > 0).then_some(128);
-        Counts { looked: 11_000, wrong, zeros: 0, ones: 0, sentinels: wrong, first, last: first }
+        Counts {
+            looked: 11_000,
+            wrong,
+            zeros: 0,
+            ones: 0,
+            sentinels: wrong,
+            first,
+            last: first,
+        }
     }
 
     fn results(direction: Direction, fault: Option<TagFault>) -> Results {
-        let kind = TransferKind { engine: Engine::Sm, direction, memory: Memory::Plain };
-        let wrong_page = fault.map(|what| WrongPage { at: 256 << 20, what, found: vec![1], expected: vec![2] });
+        let kind = TransferKind {
+            engine: Engine::Sm,
+            direction,
+            memory: Memory::Plain,
+        };
+        let wrong_page = fault.map(|what| WrongPage {
+            at: 256 << 20,
+            what,
+            found: vec![1],
+            expected: vec![2],
+        });
         let counts = counts(if wrong_page.is_some() { 2 } else { 0 });
-        let sweeps = vec![TagSweep { pair: PAIR, kind, pages: 11_000, page: 2 << 20, counts, wrong_page }];
-        let shares = vec![MemoryShare { gpu: 1.into(), bytes: 22 << 30, total: 24 << 30 }];
-        Results { shares, sweeps, pairs: vec![PAIR], at_once: 1, ..Results::default() }
+        let sweeps = vec![TagSweep {
+            pair: PAIR,
+            kind,
+            pages: 11_000,
+            page: 2 << 20,
+            counts,
+            wrong_page,
+        }];
+        let shares = vec![MemoryShare {
+            gpu: 1.into(),
+            bytes: 22 << 30,
+            total: 24 << 30,
+        }];
+        Results {
+            shares,
+            sweeps,
+            pairs: vec![PAIR],
+            at_once: 1,
+            ..Results::default()
+        }
     }
 
     #[test]
@@ -201,11 +286,20 @@ mod tests {
             "1 ordered pairs reach 91.6 % of 24.0 GiB: every 2 MiB page is correct (11000), copies of up to 0.00 GiB \
          arrive, and nothing else changes"
         );
-        let Table::Reach(rows) = &said.tables[0] else { panic!("{:?}", said.tables) };
+        let Table::Reach(rows) = &said.tables[0] else {
+            panic!("{:?}", said.tables)
+        };
         assert_eq!(rows[0].what, "a tag in every 2 MiB page, 1 peers at once");
-        assert_eq!((rows[0].transfers, rows[0].ruled_out.as_str()), (11_000, "0.03 %"));
+        assert_eq!(
+            (rows[0].transfers, rows[0].ruled_out.as_str()),
+            (11_000, "0.03 %")
+        );
         all.shares[0].bytes = 10 << 30;
-        assert!(judge(&all).summary.ends_with("other processes use the rest of GPU 1: 10.0 of 24.0 GiB tested"));
+        assert!(
+            judge(&all)
+                .summary
+                .ends_with("other processes use the rest of GPU 1: 10.0 of 24.0 GiB tested")
+        );
     }
 
     #[test]
@@ -222,20 +316,44 @@ mod tests {
     #[test]
     fn addresses_that_lead_to_the_same_memory_are_reported() {
         let said = judge(&results(Direction::Write, Some(TagFault::Alias(256 << 20))));
-        assert!(said.summary.ends_with("it holds what was written to 0x10000000"));
+        assert!(
+            said.summary
+                .ends_with("it holds what was written to 0x10000000")
+        );
         assert_eq!(said.findings[0].reason, Some(Reason::Aliased));
         let said = judge(&results(Direction::Read, Some(TagFault::Alias(0))));
-        assert!(said.summary.ends_with("the read returns the content of 0x0"), "{}", said.summary);
-        let said = judge(&results(Direction::Write, Some(TagFault::Foreign(Pair::of(2, 3)))));
-        assert!(said.summary.ends_with("it holds what GPU 2 -> 3 wrote"), "{}", said.summary);
+        assert!(
+            said.summary
+                .ends_with("the read returns the content of 0x0"),
+            "{}",
+            said.summary
+        );
+        let said = judge(&results(
+            Direction::Write,
+            Some(TagFault::Foreign(Pair::of(2, 3))),
+        ));
+        assert!(
+            said.summary.ends_with("it holds what GPU 2 -> 3 wrote"),
+            "{}",
+            said.summary
+        );
     }
 
     #[test]
     fn memory_that_changed_unwritten_is_a_stray_and_unchecked_pages_are_an_error() {
         let mut stray = results(Direction::Write, None);
-        let place = Extent { address: 0x7000_0000, bytes: 4096 };
-        stray.strays =
-            vec![ChangedMemory { gpu: 2.into(), place, first: 0, seed: 1, counts: counts(2), found: vec![9] }];
+        let place = Extent {
+            address: 0x7000_0000,
+            bytes: 4096,
+        };
+        stray.strays = vec![ChangedMemory {
+            gpu: 2.into(),
+            place,
+            first: 0,
+            seed: 1,
+            counts: counts(2),
+            found: vec![9],
+        }];
         let said = judge(&stray);
         assert!(said.findings[0].is(Code::P2pStray) && said.outcome() == Outcome::Fail);
         let mut unlooked = results(Direction::Write, None);
@@ -248,7 +366,9 @@ mod tests {
     fn nothing_tried_is_not_a_pass() {
         assert_eq!(judge(&Results::default()).outcome(), Outcome::NotApplicable);
         let mut broken = Results::default();
-        broken.broken.push(Code::CudaError.finding(Severity::Error, GpuId::new(0), "2"));
+        broken
+            .broken
+            .push(Code::CudaError.finding(Severity::Error, GpuId::new(0), "2"));
         assert_eq!(judge(&broken).outcome(), Outcome::Error);
     }
 }

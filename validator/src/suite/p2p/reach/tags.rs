@@ -36,15 +36,28 @@ pub(super) fn peers_write(
     let mut all_tags = Vec::new();
     for pair in pairs {
         let sentinel = held(memories, pair.to)?.seed();
-        let tags = Tags { writer: pair.from.index() as u64, seed: nonces.next(), sentinel };
-        all_tags.push(PairTags { pair: *pair, tags, nonce, shift });
+        let tags = Tags {
+            writer: pair.from.index() as u64,
+            seed: nonces.next(),
+            sentinel,
+        };
+        all_tags.push(PairTags {
+            pair: *pair,
+            tags,
+            nonce,
+            shift,
+        });
     }
     let doing = format!("{} pairs write into every page", pairs.len());
     context.doing(doing.as_str());
     for pair_tags in &all_tags {
-        let (peer, owner) = (held(memories, pair_tags.pair.from)?, held(memories, pair_tags.pair.to)?);
+        let (peer, owner) = (
+            held(memories, pair_tags.pair.from)?,
+            held(memories, pair_tags.pair.to)?,
+        );
         for chunk in owner.chunks() {
-            peer.stream.tag(&chunk.pages(shift, nonce), &pair_tags.tags)?;
+            peer.stream
+                .tag(&chunk.pages(shift, nonce), &pair_tags.tags)?;
         }
     }
     for peer in memories {
@@ -53,16 +66,30 @@ pub(super) fn peers_write(
     context.doing("owners check the tags in every page");
     for wave in waves(&all_tags, |pair| pair.to) {
         for pair_tags in &wave {
-            start_check(held(memories, pair_tags.pair.to)?, held(memories, pair_tags.pair.to)?, pair_tags, true)?;
+            start_check(
+                held(memories, pair_tags.pair.to)?,
+                held(memories, pair_tags.pair.to)?,
+                pair_tags,
+                true,
+            )?;
         }
         for pair_tags in &wave {
             let owner = held(memories, pair_tags.pair.to)?;
             let counts = finish_check(owner)?;
             let wrong_page = find_wrong_page(owner, pair_tags, &all_tags, &counts)?;
-            results.sweeps.push(tag_sweep(owner, pair_tags, Direction::Write, counts, wrong_page));
+            results.sweeps.push(tag_sweep(
+                owner,
+                pair_tags,
+                Direction::Write,
+                counts,
+                wrong_page,
+            ));
             if counts.wrong > 0 {
                 // This fault is recorded; the last pass must find only other faults.
-                owner.chunks().iter().try_for_each(|chunk| owner.restore(*chunk.span()))?;
+                owner
+                    .chunks()
+                    .iter()
+                    .try_for_each(|chunk| owner.restore(*chunk.span()))?;
                 owner.wait()?;
                 rewrite_tags(owner, pair_tags, &all_tags)?;
             }
@@ -72,11 +99,20 @@ pub(super) fn peers_write(
 }
 
 /// Writes the tags of other peers that are not checked yet again, because restoring the pattern removed them.
-fn rewrite_tags(owner: &HeldMemory<'_>, done: &PairTags, all_tags: &[PairTags]) -> Result<(), GpuError> {
-    let of = |pair_tags: &&PairTags| pair_tags.pair.to == done.pair.to && pair_tags.pair.from > done.pair.from;
+fn rewrite_tags(
+    owner: &HeldMemory<'_>,
+    done: &PairTags,
+    all_tags: &[PairTags],
+) -> Result<(), GpuError> {
+    let of = |pair_tags: &&PairTags| {
+        pair_tags.pair.to == done.pair.to && pair_tags.pair.from > done.pair.from
+    };
     for pair_tags in all_tags.iter().filter(of) {
         for chunk in owner.chunks() {
-            owner.stream.tag(&chunk.pages(pair_tags.shift, pair_tags.nonce), &pair_tags.tags)?;
+            owner.stream.tag(
+                &chunk.pages(pair_tags.shift, pair_tags.nonce),
+                &pair_tags.tags,
+            )?;
         }
     }
     owner.wait()
@@ -94,7 +130,11 @@ pub(super) fn peers_read(
     let seeds: Vec<u64> = memories.iter().map(|_| nonces.next()).collect();
     let tags = |gpu: GpuId| -> Result<Tags, GpuError> {
         let seed = seeds.get(gpu.index()).copied().unwrap_or_default();
-        Ok(Tags { writer: gpu.index() as u64, seed, sentinel: held(memories, gpu)?.seed() })
+        Ok(Tags {
+            writer: gpu.index() as u64,
+            seed,
+            sentinel: held(memories, gpu)?.seed(),
+        })
     };
     for (gpu, owner) in GpuId::each(memories) {
         for chunk in owner.chunks() {
@@ -104,12 +144,22 @@ pub(super) fn peers_read(
     memories.iter().try_for_each(HeldMemory::wait)?;
     let mut all_tags = Vec::new();
     for pair in pairs {
-        all_tags.push(PairTags { pair: *pair, tags: tags(pair.to)?, nonce, shift });
+        all_tags.push(PairTags {
+            pair: *pair,
+            tags: tags(pair.to)?,
+            nonce,
+            shift,
+        });
     }
     context.doing(format!("{} pairs read every page", pairs.len()));
     for wave in waves(&all_tags, |pair| pair.from) {
         for pair_tags in &wave {
-            start_check(held(memories, pair_tags.pair.from)?, held(memories, pair_tags.pair.to)?, pair_tags, false)?;
+            start_check(
+                held(memories, pair_tags.pair.from)?,
+                held(memories, pair_tags.pair.to)?,
+                pair_tags,
+                false,
+            )?;
         }
         for pair_tags in &wave {
             let counts = finish_check(held(memories, pair_tags.pair.from)?)?;
@@ -121,11 +171,22 @@ pub(super) fn peers_read(
                 found: Vec::new(),
                 expected: Vec::new(),
             });
-            results.sweeps.push(tag_sweep(owner, pair_tags, Direction::Read, counts, wrong_page));
+            results.sweeps.push(tag_sweep(
+                owner,
+                pair_tags,
+                Direction::Read,
+                counts,
+                wrong_page,
+            ));
         }
     }
     for (gpu, owner) in GpuId::each(memories) {
-        let pair_tags = PairTags { pair: Pair::new(gpu, gpu), tags: tags(gpu)?, nonce, shift };
+        let pair_tags = PairTags {
+            pair: Pair::new(gpu, gpu),
+            tags: tags(gpu)?,
+            nonce,
+            shift,
+        };
         start_check(owner, owner, &pair_tags, true)?;
     }
     memories.iter().try_for_each(HeldMemory::wait)
@@ -154,7 +215,8 @@ fn start_check(
     by.tally.begin(&by.stream)?;
     for chunk in owner.chunks() {
         let pages = chunk.pages(pair_tags.shift, pair_tags.nonce);
-        by.stream.check_tags(&pages, &pair_tags.tags, restore, &by.tally)?;
+        by.stream
+            .check_tags(&pages, &pair_tags.tags, restore, &by.tally)?;
     }
     by.tally.end(&by.stream)
 }
@@ -171,9 +233,24 @@ fn tag_sweep(
     counts: Counts,
     wrong_page: Option<WrongPage>,
 ) -> TagSweep {
-    let pages = owner.chunks().iter().map(|chunk| chunk.pages(pair_tags.shift, pair_tags.nonce).count()).sum();
-    let kind = TransferKind { engine: Engine::Sm, direction, memory: Memory::Plain };
-    TagSweep { pair: pair_tags.pair, kind, pages, page: 1 << pair_tags.shift, counts, wrong_page }
+    let pages = owner
+        .chunks()
+        .iter()
+        .map(|chunk| chunk.pages(pair_tags.shift, pair_tags.nonce).count())
+        .sum();
+    let kind = TransferKind {
+        engine: Engine::Sm,
+        direction,
+        memory: Memory::Plain,
+    };
+    TagSweep {
+        pair: pair_tags.pair,
+        kind,
+        pages,
+        page: 1 << pair_tags.shift,
+        counts,
+        wrong_page,
+    }
 }
 
 /// The kind of fault, if it is the same for all wrong tags.
@@ -193,25 +270,49 @@ fn find_wrong_page(
     all_tags: &[PairTags],
     counts: &Counts,
 ) -> Result<Option<WrongPage>, GpuError> {
-    let Some(page) = counts.first else { return Ok(None) };
+    let Some(page) = counts.first else {
+        return Ok(None);
+    };
     let at = page << pair_tags.shift;
-    let mut all = owner.chunks().iter().map(|chunk| chunk.pages(pair_tags.shift, pair_tags.nonce));
+    let mut all = owner
+        .chunks()
+        .iter()
+        .map(|chunk| chunk.pages(pair_tags.shift, pair_tags.nonce));
     let of = |pages: &Pages<'_>| (pages.first..pages.first + pages.count()).contains(&page);
-    let Some(pages) = all.find(of) else { return Ok(None) };
-    let place = pages.span.part(pages.place(page, pair_tags.tags.writer), TAG)?;
+    let Some(pages) = all.find(of) else {
+        return Ok(None);
+    };
+    let place = pages
+        .span
+        .part(pages.place(page, pair_tags.tags.writer), TAG)?;
     let found = owner.words(place, 0)?;
-    let expected = (page * 4..page * 4 + 4).map(|i| word(pair_tags.tags.seed, i)).collect();
+    let expected = (page * 4..page * 4 + 4)
+        .map(|i| word(pair_tags.tags.seed, i))
+        .collect();
     let page_of = |other: &PairTags| Some(origin(&found, other.tags.seed, &(0..u64::MAX))? / 4);
     let to = |other: &&PairTags| other.pair.to == pair_tags.pair.to;
     let foreign = || {
-        let others = all_tags.iter().filter(|other| other.pair.to != pair_tags.pair.to || other.pair != pair_tags.pair);
-        others.filter(|o| o.pair != pair_tags.pair).find_map(|o| page_of(o).map(|_| TagFault::Foreign(o.pair)))
+        let others = all_tags
+            .iter()
+            .filter(|other| other.pair.to != pair_tags.pair.to || other.pair != pair_tags.pair);
+        others
+            .filter(|o| o.pair != pair_tags.pair)
+            .find_map(|o| page_of(o).map(|_| TagFault::Foreign(o.pair)))
     };
-    let own = all_tags.iter().filter(to).find(|other| other.pair == pair_tags.pair).and_then(page_of);
+    let own = all_tags
+        .iter()
+        .filter(to)
+        .find(|other| other.pair == pair_tags.pair)
+        .and_then(page_of);
     let what = own
         .map(|page| TagFault::Alias(page << pair_tags.shift))
         .or_else(|| common_fault(counts))
         .or_else(foreign)
         .unwrap_or(TagFault::Other);
-    Ok(Some(WrongPage { at, what, found, expected }))
+    Ok(Some(WrongPage {
+        at,
+        what,
+        found,
+        expected,
+    }))
 }

@@ -25,18 +25,29 @@ pub(super) fn all(
     results: &mut Results,
 ) -> Result<(), Box<Finding>> {
     let rounds = paths.rounds();
-    let mut soak =
-        Soak { context, bench, paths, results, start: Instant::now(), second: Instant::now(), moved: (0, 0.0) };
+    let mut soak = Soak {
+        context,
+        bench,
+        paths,
+        results,
+        start: Instant::now(),
+        second: Instant::now(),
+        moved: (0, 0.0),
+    };
     let everything = RoundAccess::of(context, &rounds.concat())?;
     if everything.without_access.is_empty() {
-        return MOVERS.iter().try_for_each(|by| soak.run_traffic(&everything.pairs, *by, SOAK * by.tenths / 10));
+        return MOVERS
+            .iter()
+            .try_for_each(|by| soak.run_traffic(&everything.pairs, *by, SOAK * by.tenths / 10));
     }
     drop(everything);
     soak.results.in_turns = true;
     let turn = SOAK / u32::try_from(rounds.len()).unwrap_or(u32::MAX).max(1);
     for round in rounds {
         let access = RoundAccess::of(context, &round)?;
-        MOVERS.iter().try_for_each(|by| soak.run_traffic(&access.pairs, *by, turn * by.tenths / 10))?;
+        MOVERS
+            .iter()
+            .try_for_each(|by| soak.run_traffic(&access.pairs, *by, turn * by.tenths / 10))?;
     }
     Ok(())
 }
@@ -56,18 +67,37 @@ struct Soak<'a, 'b> {
 
 impl Soak<'_, '_> {
     /// Keeps both directions of all `pairs` busy for `duration`.
-    fn run_traffic(&mut self, pairs: &[Pair], by: SoakMover, duration: Duration) -> Result<(), Box<Finding>> {
+    fn run_traffic(
+        &mut self,
+        pairs: &[Pair],
+        by: SoakMover,
+        duration: Duration,
+    ) -> Result<(), Box<Finding>> {
         if pairs.is_empty() {
             return Ok(());
         }
         let directed = by_shift(pairs, self.bench.gpus());
         let flows = |times, in_turn| {
-            let flow = |pair: &Pair| Flow { in_turn, by: by.by, ..Flow::write(*pair, by.method, 0, times) };
-            directed.iter().map(|pair| self.bench.for_peer(flow(pair))).collect::<Vec<_>>()
+            let flow = |pair: &Pair| Flow {
+                in_turn,
+                by: by.by,
+                ..Flow::write(*pair, by.method, 0, times)
+            };
+            directed
+                .iter()
+                .map(|pair| self.bench.for_peer(flow(pair)))
+                .collect::<Vec<_>>()
         };
-        let in_turn = self.bench.serializes_transfers(self.context, self.paths, &directed)?;
-        let first = self.bench.once(self.context, &[flows(1, in_turn)], &mut || true)?;
-        let group = [flows(first.first().map_or(1, |timed| copies(timed.total)), in_turn)];
+        let in_turn = self
+            .bench
+            .serializes_transfers(self.context, self.paths, &directed)?;
+        let first = self
+            .bench
+            .once(self.context, &[flows(1, in_turn)], &mut || true)?;
+        let group = [flows(
+            first.first().map_or(1, |timed| copies(timed.total)),
+            in_turn,
+        )];
         let bytes: u64 = group.iter().flatten().map(Flow::total).sum();
         let until = Instant::now() + duration;
         (self.second, self.moved) = (Instant::now(), (0, 0.0));
@@ -82,7 +112,11 @@ impl Soak<'_, '_> {
                 true
             };
             for timed in self.bench.once(context, &group, poll)? {
-                self.results.findings.extend(timed.wrong.map(|(flow, checked)| wrong_data(&flow, &checked)));
+                self.results.findings.extend(
+                    timed
+                        .wrong
+                        .map(|(flow, checked)| wrong_data(&flow, &checked)),
+                );
                 self.moved.0 += bytes;
                 self.moved.1 += timed.total;
             }
@@ -93,14 +127,23 @@ impl Soak<'_, '_> {
     }
 
     /// Ends a second once its states were read.
-    fn end_second(&mut self, by: SoakMover, states: Option<Vec<Option<State>>>) -> Result<(), Box<Finding>> {
+    fn end_second(
+        &mut self,
+        by: SoakMover,
+        states: Option<Vec<Option<State>>>,
+    ) -> Result<(), Box<Finding>> {
         let Some(states) = states else { return Ok(()) };
         let (bytes, ms) = self.moved;
         let gb_s = gb_s(bytes, ms).map_err(|why| {
             let message = format!("all pairs at once: {why}");
             Box::new(Code::CudaError.finding(Severity::Error, Subject::Machine, message))
         })?;
-        self.results.seconds.push(Second { at: self.start.elapsed().as_secs_f64(), by: by.name, gb_s, states });
+        self.results.seconds.push(Second {
+            at: self.start.elapsed().as_secs_f64(),
+            by: by.name,
+            gb_s,
+            states,
+        });
         (self.second, self.moved) = (Instant::now(), (0, 0.0));
         Ok(())
     }
@@ -110,14 +153,27 @@ impl Soak<'_, '_> {
 /// same GPU at the same time, and their speed does not depend on chance.
 fn by_shift(pairs: &[Pair], gpus: usize) -> Vec<Pair> {
     let mut directed: Vec<_> = pairs.iter().flat_map(|pair| [*pair, pair.back()]).collect();
-    directed.sort_by_key(|pair| ((pair.to.index() + gpus - pair.from.index()) % gpus, pair.from));
+    directed.sort_by_key(|pair| {
+        (
+            (pair.to.index() + gpus - pair.from.index()) % gpus,
+            pair.from,
+        )
+    });
     directed
 }
 
 /// The number of copies that keep all busy between two checks, when one of each takes `ms`.
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to 1 to 64")]
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "clamped to 1 to 64"
+)]
 fn copies(ms: f64) -> u32 {
-    if ms > 0.0 { (RUN_MS / ms).clamp(1.0, MOST_COPIES) as u32 } else { 1 }
+    if ms > 0.0 {
+        (RUN_MS / ms).clamp(1.0, MOST_COPIES) as u32
+    } else {
+        1
+    }
 }
 
 #[cfg(test)]
@@ -130,13 +186,17 @@ mod tests {
         let directed = by_shift(&pairs, 4);
         assert_eq!(directed.len(), 12);
         for shift in directed.chunks(4) {
-            let receivers: std::collections::BTreeSet<_> = shift.iter().map(|pair| pair.to).collect();
+            let receivers: std::collections::BTreeSet<_> =
+                shift.iter().map(|pair| pair.to).collect();
             assert_eq!(receivers.len(), 4, "{shift:?}");
         }
     }
 
     #[test]
     fn runs_are_short_enough_to_be_checked_often() {
-        assert_eq!([0.5, 4.0, 50.0, 900.0, f64::NAN].map(copies), [64, 50, 4, 1, 1]);
+        assert_eq!(
+            [0.5, 4.0, 50.0, 900.0, f64::NAN].map(copies),
+            [64, 50, 4, 1, 1]
+        );
     }
 }

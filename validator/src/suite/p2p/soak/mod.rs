@@ -42,10 +42,30 @@ struct SoakMover {
 }
 
 const MOVERS: [SoakMover; 4] = [
-    SoakMover { name: "copy engines write", method: CopyMethod::Ce, by: Side::Source, tenths: 4 },
-    SoakMover { name: "kernels write", method: CopyMethod::Sm, by: Side::Source, tenths: 2 },
-    SoakMover { name: "copy engines read", method: CopyMethod::Ce, by: Side::Target, tenths: 2 },
-    SoakMover { name: "kernels read", method: CopyMethod::Sm, by: Side::Target, tenths: 2 },
+    SoakMover {
+        name: "copy engines write",
+        method: CopyMethod::Ce,
+        by: Side::Source,
+        tenths: 4,
+    },
+    SoakMover {
+        name: "kernels write",
+        method: CopyMethod::Sm,
+        by: Side::Source,
+        tenths: 2,
+    },
+    SoakMover {
+        name: "copy engines read",
+        method: CopyMethod::Ce,
+        by: Side::Target,
+        tenths: 2,
+    },
+    SoakMover {
+        name: "kernels read",
+        method: CopyMethod::Sm,
+        by: Side::Target,
+        tenths: 2,
+    },
 ];
 
 /// The measurements of one second.
@@ -83,6 +103,12 @@ fn run(context: &TestContext) -> Result<Judgement, Box<Finding>> {
     let mut results = Results::default();
     measure::all(context, &bench, &paths, &mut results)?;
     // The table shows clocks second by second.
-    results.findings.extend(watch.end(context).0.into_iter().filter(|f| !f.is(Code::GpuThrottled)));
+    results.findings.extend(
+        watch
+            .end(context)
+            .0
+            .into_iter()
+            .filter(|f| !f.is(Code::GpuThrottled)),
+    );
     Ok(judge::judge(results))
 }

@@ -7,8 +7,8 @@ use super::{PatternSpeeds, Results, mixed, switches};
 use crate::schedule::Pair;
 use crate::suite::TestContext;
 use crate::suite::benchmark::{
-    Bench, CopyMethod, Flow, GpuPaths, HostLoad, Job, JobFigure, JobResult, RoundAccess, Side, copies, copies_at,
-    wrong_data,
+    Bench, CopyMethod, Flow, GpuPaths, HostLoad, Job, JobFigure, JobResult, RoundAccess, Side,
+    copies, copies_at, wrong_data,
 };
 use crate::suite::shared::gpu_fault::fault_finding;
 use outcome::Matrix;
@@ -36,10 +36,25 @@ pub(super) fn all(
     paths: &GpuPaths,
     results: &mut Results,
 ) -> Result<(), Box<Finding>> {
-    let samples = if context.config.validate.level >= Level::Full { 5 } else { 3 };
-    let policy = RepeatPolicy { samples, repeats: 0, ..BANDWIDTH };
+    let samples = if context.config.validate.level >= Level::Full {
+        5
+    } else {
+        3
+    };
+    let policy = RepeatPolicy {
+        samples,
+        repeats: 0,
+        ..BANDWIDTH
+    };
     let rounds = paths.rounds();
-    let mut run = Run { context, bench, policy, in_turn: false, results, times: BTreeMap::new() };
+    let mut run = Run {
+        context,
+        bench,
+        policy,
+        in_turn: false,
+        results,
+        times: BTreeMap::new(),
+    };
     run.alone(&rounds)?;
     run.patterns(&rounds.concat(), patterns(bench.gpus()))?;
     run.movers(&rounds)?;
@@ -56,12 +71,33 @@ pub(super) fn again(
     kinds: &[PatternKind],
     results: &mut Results,
 ) -> Result<(), Box<Finding>> {
-    let first: Vec<PatternSpeeds> =
-        results.speeds.iter().filter(|m| kinds.contains(&m.pattern.kind)).cloned().collect();
-    let mut second = Results { alone: results.alone.clone(), ..Results::default() };
-    let policy = RepeatPolicy { samples: 3, repeats: 0, ..BANDWIDTH };
-    let times = first.iter().flat_map(|m| m.pattern.pairs.iter().map(|pair| (*pair, m.times))).collect();
-    let mut run = Run { context, bench, policy, in_turn: false, results: &mut second, times };
+    let first: Vec<PatternSpeeds> = results
+        .speeds
+        .iter()
+        .filter(|m| kinds.contains(&m.pattern.kind))
+        .cloned()
+        .collect();
+    let mut second = Results {
+        alone: results.alone.clone(),
+        ..Results::default()
+    };
+    let policy = RepeatPolicy {
+        samples: 3,
+        repeats: 0,
+        ..BANDWIDTH
+    };
+    let times = first
+        .iter()
+        .flat_map(|m| m.pattern.pairs.iter().map(|pair| (*pair, m.times)))
+        .collect();
+    let mut run = Run {
+        context,
+        bench,
+        policy,
+        in_turn: false,
+        results: &mut second,
+        times,
+    };
     for PatternSpeeds { pattern, .. } in first {
         let access = RoundAccess::of(context, &pattern.access())?;
         if access.without_access.is_empty() {
@@ -71,7 +107,11 @@ pub(super) fn again(
     }
     results.findings.extend(second.findings);
     for again in second.speeds {
-        if let Some(first) = results.speeds.iter_mut().find(|m| m.pattern == again.pattern) {
+        if let Some(first) = results
+            .speeds
+            .iter_mut()
+            .find(|m| m.pattern == again.pattern)
+        {
             first.again = Some((again.total, again.each));
         }
     }
@@ -102,7 +142,10 @@ impl Run<'_, '_> {
             let access = RoundAccess::of(self.context, &pattern.access())?;
             match access.without_access.first() {
                 None => self.pattern(&pattern)?,
-                Some((pair, why)) => self.results.left_out.push((pattern, format!("{pair}: {why}"))),
+                Some((pair, why)) => self
+                    .results
+                    .left_out
+                    .push((pattern, format!("{pair}: {why}"))),
             }
         }
         Ok(())
@@ -112,17 +155,25 @@ impl Run<'_, '_> {
     fn alone(&mut self, rounds: &[Vec<Pair>]) -> Result<(), Box<Finding>> {
         if let Some(known) = known(self.context, rounds, Metric::CE_WRITE, |pair| pair) {
             let bytes = self.flow(Pair::of(0, 1), 1).bytes;
-            self.times = known.iter().map(|(pair, gb_s)| (*pair, copies_at(bytes, *gb_s))).collect();
+            self.times = known
+                .iter()
+                .map(|(pair, gb_s)| (*pair, copies_at(bytes, *gb_s)))
+                .collect();
             self.results.alone = known;
             return Ok(());
         }
         let few = self.bench.gpus() * self.bench.gpus().saturating_sub(1) <= ALONE;
         for round in rounds {
             let access = RoundAccess::of(self.context, round)?;
-            let directions = [access.pairs.clone(), access.pairs.iter().map(|p| p.back()).collect()];
+            let directions = [
+                access.pairs.clone(),
+                access.pairs.iter().map(|p| p.back()).collect(),
+            ];
             for pairs in directions {
                 let together = if few { 1 } else { pairs.len().max(1) };
-                pairs.chunks(together).try_for_each(|pairs| self.measured_alone(pairs))?;
+                pairs
+                    .chunks(together)
+                    .try_for_each(|pairs| self.measured_alone(pairs))?;
             }
         }
         Ok(())
@@ -130,16 +181,30 @@ impl Run<'_, '_> {
 
     fn measured_alone(&mut self, pairs: &[Pair]) -> Result<(), Box<Finding>> {
         let warm: Vec<_> = pairs.iter().map(|pair| vec![self.flow(*pair, 1)]).collect();
-        for (pair, timed) in pairs.iter().zip(self.bench.once(self.context, &warm, &mut || true)?) {
-            self.times.insert(*pair, timed.each.first().map_or(1, |ms| copies(*ms)));
+        for (pair, timed) in pairs
+            .iter()
+            .zip(self.bench.once(self.context, &warm, &mut || true)?)
+        {
+            self.times
+                .insert(*pair, timed.each.first().map_or(1, |ms| copies(*ms)));
         }
-        let jobs: Vec<_> =
-            pairs.iter().map(|pair| Job::new(vec![self.flow(*pair, self.times(*pair))], JobFigure::First)).collect();
-        for (pair, taken) in pairs.iter().zip(self.bench.sampled(self.context, &self.policy, &jobs)?) {
+        let jobs: Vec<_> = pairs
+            .iter()
+            .map(|pair| Job::new(vec![self.flow(*pair, self.times(*pair))], JobFigure::First))
+            .collect();
+        for (pair, taken) in
+            pairs
+                .iter()
+                .zip(self.bench.sampled(self.context, &self.policy, &jobs)?)
+        {
             match taken {
-                JobResult::Wrong(flow, checked) => self.results.findings.push(wrong_data(&flow, &checked)),
+                JobResult::Wrong(flow, checked) => {
+                    self.results.findings.push(wrong_data(&flow, &checked));
+                }
                 JobResult::Figures(figures) => {
-                    self.results.alone.extend(figures.first().map(|figure| (*pair, figure.median)));
+                    self.results
+                        .alone
+                        .extend(figures.first().map(|figure| (*pair, figure.median)));
                 }
             }
         }
@@ -148,17 +213,36 @@ impl Run<'_, '_> {
 
     fn pattern(&mut self, pattern: &Pattern) -> Result<(), Box<Finding>> {
         // The same number of copies each: transfers that share fairly then end together.
-        let times = pattern.pairs.iter().map(|pair| self.times(*pair)).min().unwrap_or(1);
-        let flows = pattern.pairs.iter().map(|pair| self.flow(*pair, times)).collect();
+        let times = pattern
+            .pairs
+            .iter()
+            .map(|pair| self.times(*pair))
+            .min()
+            .unwrap_or(1);
+        let flows = pattern
+            .pairs
+            .iter()
+            .map(|pair| self.flow(*pair, times))
+            .collect();
         let jobs = [Job::new(flows, JobFigure::Each)];
         for taken in self.bench.sampled(self.context, &self.policy, &jobs)? {
             match taken {
-                JobResult::Wrong(flow, checked) => self.results.findings.push(wrong_data(&flow, &checked)),
+                JobResult::Wrong(flow, checked) => {
+                    self.results.findings.push(wrong_data(&flow, &checked));
+                }
                 JobResult::Figures(figures) => {
                     let mut figures = figures.into_iter().map(|figure| figure.median);
-                    let Some(total) = figures.next() else { continue };
+                    let Some(total) = figures.next() else {
+                        continue;
+                    };
                     let each = figures.collect();
-                    let speeds = PatternSpeeds { pattern: pattern.clone(), total, each, times, again: None };
+                    let speeds = PatternSpeeds {
+                        pattern: pattern.clone(),
+                        total,
+                        each,
+                        times,
+                        again: None,
+                    };
                     self.results.speeds.push(speeds);
                 }
             }
@@ -170,18 +254,38 @@ impl Run<'_, '_> {
     fn movers(&mut self, rounds: &[Vec<Pair>]) -> Result<(), Box<Finding>> {
         for mover in MOVERS {
             let known = known(self.context, rounds, mover.alone, |pair| mover.cell(pair));
-            self.results.alone_by.extend(known.map(|known| (mover.alone.name(), known)));
+            self.results
+                .alone_by
+                .extend(known.map(|known| (mover.alone.name(), known)));
         }
-        let patterns: Vec<_> = self.results.speeds.iter().map(|speeds| speeds.pattern.clone()).collect();
-        for pattern in patterns.into_iter().filter(|pattern| is_tried(pattern.kind)) {
+        let patterns: Vec<_> = self
+            .results
+            .speeds
+            .iter()
+            .map(|speeds| speeds.pattern.clone())
+            .collect();
+        for pattern in patterns
+            .into_iter()
+            .filter(|pattern| is_tried(pattern.kind))
+        {
             let access = RoundAccess::of(self.context, &pattern.access())?;
             if !access.without_access.is_empty() {
                 continue;
             }
             for mover in MOVERS {
-                let Some(total) = self.moved(&pattern, mover)? else { continue };
-                let mut speed = MoverSpeed { pattern: pattern.clone(), mover, total, again: None };
-                if speed.finding(self.results, &self.results.alone_by).is_some() {
+                let Some(total) = self.moved(&pattern, mover)? else {
+                    continue;
+                };
+                let mut speed = MoverSpeed {
+                    pattern: pattern.clone(),
+                    mover,
+                    total,
+                    again: None,
+                };
+                if speed
+                    .finding(self.results, &self.results.alone_by)
+                    .is_some()
+                {
                     speed.again = self.moved(&pattern, mover)?;
                 }
                 self.results.movers.push(speed);
@@ -192,15 +296,29 @@ impl Run<'_, '_> {
 
     /// GB/s of a pattern by a mover; `None` where data was wrong, which is a finding.
     fn moved(&mut self, pattern: &Pattern, mover: Mover) -> Result<Option<f64>, Box<Finding>> {
-        let times = pattern.pairs.iter().map(|pair| self.times(*pair)).min().unwrap_or(1);
-        let flows = pattern.pairs.iter().map(|pair| mover.of(self.flow(*pair, times))).collect();
+        let times = pattern
+            .pairs
+            .iter()
+            .map(|pair| self.times(*pair))
+            .min()
+            .unwrap_or(1);
+        let flows = pattern
+            .pairs
+            .iter()
+            .map(|pair| mover.of(self.flow(*pair, times)))
+            .collect();
         self.total(flows)
     }
 
     /// GB/s of transfers that run together; `None` where data was wrong, which is a finding.
     fn total(&mut self, flows: Vec<Flow>) -> Result<Option<f64>, Box<Finding>> {
-        let policy = RepeatPolicy { samples: MOVER_SAMPLES, ..self.policy };
-        let taken = self.bench.sampled(self.context, &policy, &[Job::new(flows, JobFigure::Total)])?;
+        let policy = RepeatPolicy {
+            samples: MOVER_SAMPLES,
+            ..self.policy
+        };
+        let taken =
+            self.bench
+                .sampled(self.context, &policy, &[Job::new(flows, JobFigure::Total)])?;
         Ok(match taken.into_iter().next() {
             Some(JobResult::Figures(figures)) => figures.first().map(|figure| figure.median),
             Some(JobResult::Wrong(flow, checked)) => {
@@ -214,7 +332,9 @@ impl Run<'_, '_> {
     /// GPUs of each switch that send to several root ports; writes that are far below the reads are measured again.
     fn switches(&mut self, paths: &GpuPaths) -> Result<(), Box<Finding>> {
         let gpus = self.context.clique()?.addresses();
-        for transfers in switches::plan(self.context.fabric()?, &gpus, |pair| paths.distance(pair).is_some()) {
+        for transfers in switches::plan(self.context.fabric()?, &gpus, |pair| {
+            paths.distance(pair).is_some()
+        }) {
             let access = RoundAccess::of(self.context, &transfers.access())?;
             if let Some((pair, why)) = access.without_access.first() {
                 let message = format!("{} were not run: {pair}: {why}", transfers.name());
@@ -222,9 +342,18 @@ impl Run<'_, '_> {
                 self.results.findings.push(finding);
                 continue;
             }
-            let Some(writes) = self.switch(&transfers, Side::Source)? else { continue };
-            let Some(reads) = self.switch(&transfers, Side::Target)? else { continue };
-            let mut speed = SwitchSpeed { transfers, writes, reads, again: None };
+            let Some(writes) = self.switch(&transfers, Side::Source)? else {
+                continue;
+            };
+            let Some(reads) = self.switch(&transfers, Side::Target)? else {
+                continue;
+            };
+            let mut speed = SwitchSpeed {
+                transfers,
+                writes,
+                reads,
+                again: None,
+            };
             if speed.finding().is_some() {
                 speed.again = self.switch(&speed.transfers, Side::Source)?;
             }
@@ -234,9 +363,25 @@ impl Run<'_, '_> {
     }
 
     /// GB/s of a switch's transfers by copy engines; `None` where data was wrong, which is a finding.
-    fn switch(&mut self, transfers: &SwitchTransfers, by: Side) -> Result<Option<f64>, Box<Finding>> {
-        let times = transfers.pairs.iter().map(|pair| self.times(*pair)).min().unwrap_or(1);
-        let flows = transfers.pairs.iter().map(|pair| Flow { by, ..self.flow(*pair, times) }).collect();
+    fn switch(
+        &mut self,
+        transfers: &SwitchTransfers,
+        by: Side,
+    ) -> Result<Option<f64>, Box<Finding>> {
+        let times = transfers
+            .pairs
+            .iter()
+            .map(|pair| self.times(*pair))
+            .min()
+            .unwrap_or(1);
+        let flows = transfers
+            .pairs
+            .iter()
+            .map(|pair| Flow {
+                by,
+                ..self.flow(*pair, times)
+            })
+            .collect();
         self.total(flows)
     }
 
@@ -249,9 +394,11 @@ impl Run<'_, '_> {
             None => few_peers_each(gpus),
         };
         self.context.doing("locking the host's memory");
-        let load =
-            HostLoad::new(self.bench, self.context.clique()?).map_err(|e| fault_finding(Subject::Machine, &e))?;
-        groups.into_iter().try_for_each(|pairs| self.mixed_group(pairs, &load))
+        let load = HostLoad::new(self.bench, self.context.clique()?)
+            .map_err(|e| fault_finding(Subject::Machine, &e))?;
+        groups
+            .into_iter()
+            .try_for_each(|pairs| self.mixed_group(pairs, &load))
     }
 
     /// Mixed traffic of those of these pairs that have peer access.
@@ -263,16 +410,30 @@ impl Run<'_, '_> {
         }
         let broken = |e: gpu::GpuError| fault_finding(Subject::Machine, &e);
         for round in 0..mixed::ROUNDS {
-            let flows = mixed::flows(&pairs, self.bench.gpus(), round, |flow| self.bench.for_peer(flow));
+            let flows = mixed::flows(&pairs, self.bench.gpus(), round, |flow| {
+                self.bench.for_peer(flow)
+            });
             let all: u64 = flows.iter().map(Flow::total).sum();
             let count = flows.len();
-            self.context.doing(format!("{count} reads and writes by kernels and copy engines, and copies to the host"));
-            let (timed, wrong) = self.bench.run_with_host(&[flows], load, HOST_COPIES).map_err(broken)?;
-            self.results.findings.extend(wrong.map(|wrong| mixed::wrong_host_copy(&wrong)));
+            self.context.doing(format!(
+                "{count} reads and writes by kernels and copy engines, and copies to the host"
+            ));
+            let (timed, wrong) = self
+                .bench
+                .run_with_host(&[flows], load, HOST_COPIES)
+                .map_err(broken)?;
+            self.results
+                .findings
+                .extend(wrong.map(|wrong| mixed::wrong_host_copy(&wrong)));
             for timed in timed {
                 match timed.wrong {
-                    Some((flow, checked)) => self.results.findings.push(wrong_data(&flow, &checked)),
-                    None => self.results.mixed.extend(gb_s(all, timed.total).ok().map(|gb_s| (count, gb_s))),
+                    Some((flow, checked)) => {
+                        self.results.findings.push(wrong_data(&flow, &checked));
+                    }
+                    None => self
+                        .results
+                        .mixed
+                        .extend(gb_s(all, timed.total).ok().map(|gb_s| (count, gb_s))),
                 }
             }
         }
@@ -284,7 +445,10 @@ impl Run<'_, '_> {
     }
 
     fn flow(&self, pair: Pair, times: u32) -> Flow {
-        let flow = Flow { in_turn: self.in_turn, ..Flow::write(pair, CopyMethod::Ce, 0, times) };
+        let flow = Flow {
+            in_turn: self.in_turn,
+            ..Flow::write(pair, CopyMethod::Ce, 0, times)
+        };
         self.bench.for_peer(flow)
     }
 }
@@ -301,5 +465,10 @@ fn known(
         let Pair { from, to } = cell(pair);
         Some((pair, (*values.get(from.index())?.get(to.index())?)?))
     };
-    rounds.iter().flatten().flat_map(|pair| [*pair, pair.back()]).map(speed).collect()
+    rounds
+        .iter()
+        .flatten()
+        .flat_map(|pair| [*pair, pair.back()])
+        .map(speed)
+        .collect()
 }

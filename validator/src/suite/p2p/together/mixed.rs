@@ -16,11 +16,23 @@ const TIMES: u32 = 2;
 pub(super) const MORE: usize = 2;
 
 /// The transfers of round `round`, all at once; `place`: gives a transfer its part of the buffers.
-pub(super) fn flows(pairs: &[Pair], gpus: usize, round: usize, place: impl Fn(Flow) -> Flow) -> Vec<Flow> {
+pub(super) fn flows(
+    pairs: &[Pair],
+    gpus: usize,
+    round: usize,
+    place: impl Fn(Flow) -> Flow,
+) -> Vec<Flow> {
     let flow = |pair: Pair, reads: bool, kernel: bool| {
-        let method = if kernel { CopyMethod::Sm } else { CopyMethod::Ce };
+        let method = if kernel {
+            CopyMethod::Sm
+        } else {
+            CopyMethod::Ce
+        };
         let by = if reads { Side::Target } else { Side::Source };
-        Flow { by, ..Flow::write(pair, method, 0, TIMES) }
+        Flow {
+            by,
+            ..Flow::write(pair, method, 0, TIMES)
+        }
     };
     let one = |pair: &Pair| {
         let (from, to) = (pair.from.index(), pair.to.index());
@@ -34,23 +46,45 @@ pub(super) fn flows(pairs: &[Pair], gpus: usize, round: usize, place: impl Fn(Fl
         // Both engines, each on a half of the part: one writes and one reads.
         let half = whole.bytes / 2;
         let other = flow(*pair, !reads, !kernel);
-        let second = Flow { bytes: half, ..other }.at(whole.from + half, whole.to + half);
-        vec![Flow { bytes: half, ..whole }, second]
+        let second = Flow {
+            bytes: half,
+            ..other
+        }
+        .at(whole.from + half, whole.to + half);
+        vec![
+            Flow {
+                bytes: half,
+                ..whole
+            },
+            second,
+        ]
     };
     pairs.iter().flat_map(one).collect()
 }
 
 /// The finding about wrong data of a copy between a GPU and the host.
 pub(super) fn wrong_host_copy(wrong: &WrongHostCopy) -> Finding {
-    let WrongHostCopy { gpu, to_host, checked } = wrong;
-    let what = if *to_host { "went to the host and back" } else { "came from the host" };
+    let WrongHostCopy {
+        gpu,
+        to_host,
+        checked,
+    } = wrong;
+    let what = if *to_host {
+        "went to the host and back"
+    } else {
+        "came from the host"
+    };
     let message = format!(
         "GPU {gpu}: {} words that {what} while all pairs moved data are wrong, {} were checked",
         checked.wrong, checked.looked
     );
     let finding = Code::HostWrongData.finding(Severity::Fail, *gpu, message);
     let finding = finding.values(checked.wrong, 0, Some("words"));
-    if Counts::from(*checked).are_ones() { unanswered(finding) } else { finding }
+    if Counts::from(*checked).are_ones() {
+        unanswered(finding)
+    } else {
+        finding
+    }
 }
 
 #[cfg(test)]
@@ -60,8 +94,17 @@ mod tests {
     use std::collections::BTreeSet;
 
     fn all(gpus: usize, round: usize) -> Vec<Flow> {
-        let pattern = patterns(gpus).into_iter().find(|p| p.kind == PatternKind::All).unwrap();
-        flows(&pattern.pairs, gpus, round, |flow| Flow { bytes: 1 << 20, ..flow }.at(1 << 20, 2 << 20))
+        let pattern = patterns(gpus)
+            .into_iter()
+            .find(|p| p.kind == PatternKind::All)
+            .unwrap();
+        flows(&pattern.pairs, gpus, round, |flow| {
+            Flow {
+                bytes: 1 << 20,
+                ..flow
+            }
+            .at(1 << 20, 2 << 20)
+        })
     }
 
     #[test]
@@ -69,14 +112,24 @@ mod tests {
         for gpus in [2, 3, 4, 8, 9] {
             for round in 0..ROUNDS {
                 let flows = all(gpus, round);
-                let kinds: BTreeSet<_> =
-                    flows.iter().map(|f| (f.by == Side::Source, f.method == CopyMethod::Sm)).collect();
-                assert!(kinds.len() >= if gpus == 2 { 2 } else { 4 }, "{gpus}: {kinds:?}");
+                let kinds: BTreeSet<_> = flows
+                    .iter()
+                    .map(|f| (f.by == Side::Source, f.method == CopyMethod::Sm))
+                    .collect();
+                assert!(
+                    kinds.len() >= if gpus == 2 { 2 } else { 4 },
+                    "{gpus}: {kinds:?}"
+                );
                 let reads = flows.iter().filter(|f| f.by == Side::Target).count();
-                assert!((flows.len() / 3..=flows.len() * 2 / 3).contains(&reads), "{gpus}: {reads} of {}", flows.len());
+                assert!(
+                    (flows.len() / 3..=flows.len() * 2 / 3).contains(&reads),
+                    "{gpus}: {reads} of {}",
+                    flows.len()
+                );
             }
             let [first, second] = [0, 1].map(|round| all(gpus, round));
-            let differ = |(a, b): (&Flow, &Flow)| a.pair == b.pair && a.by != b.by && a.method != b.method;
+            let differ =
+                |(a, b): (&Flow, &Flow)| a.pair == b.pair && a.by != b.by && a.method != b.method;
             assert!(first.iter().zip(&second).all(differ));
         }
     }
@@ -88,7 +141,10 @@ mod tests {
                 for gpu in machine::GpuId::all(gpus) {
                     let moved = flows.iter().filter(|f| f.actor() == gpu).count();
                     let received = flows.iter().filter(|f| f.pair.to == gpu).count();
-                    assert!(moved.max(received) <= gpus - 1 + MORE, "{gpus}: {moved} {received}");
+                    assert!(
+                        moved.max(received) <= gpus - 1 + MORE,
+                        "{gpus}: {moved} {received}"
+                    );
                 }
             }
         }
@@ -98,8 +154,13 @@ mod tests {
     fn neighbours_use_both_engines_on_their_own_halves() {
         let flows = all(4, 0);
         let of: Vec<_> = flows.iter().filter(|f| f.pair == Pair::of(0, 1)).collect();
-        let [one, other] = of[..] else { panic!("{of:?}") };
+        let [one, other] = of[..] else {
+            panic!("{of:?}")
+        };
         assert!(one.method != other.method && one.by != other.by);
-        assert_eq!((one.bytes, one.from + one.bytes, one.to + one.bytes), (1 << 19, other.from, other.to));
+        assert_eq!(
+            (one.bytes, one.from + one.bytes, one.to + one.bytes),
+            (1 << 19, other.from, other.to)
+        );
     }
 }

@@ -65,14 +65,20 @@ struct PatternSpeeds {
 impl PatternSpeeds {
     /// The better of the two, GB/s.
     fn best(&self) -> f64 {
-        self.again.as_ref().map_or(self.total, |again| again.0.max(self.total))
+        self.again
+            .as_ref()
+            .map_or(self.total, |again| again.0.max(self.total))
     }
 
     /// Each transfer's better figure.
     fn each(&self) -> Vec<f64> {
         let again = self.again.as_ref().map_or(&[][..], |again| &again.1);
         let other = |n: usize| again.get(n).copied().unwrap_or(0.0);
-        self.each.iter().enumerate().map(|(n, gb_s)| gb_s.max(other(n))).collect()
+        self.each
+            .iter()
+            .enumerate()
+            .map(|(n, gb_s)| gb_s.max(other(n)))
+            .collect()
     }
 }
 
@@ -103,8 +109,15 @@ impl Results {
             let place = speeds.pattern.pairs.iter().position(|p| *p == pair)?;
             speeds.each().get(place).copied().map(rounded)
         };
-        let pairs = MATRICES.iter().map(|(metric, kind)| matrix(*metric, gpus, |pair| cell(*kind, pair)));
-        let total = |kind: PatternKind| self.speeds.iter().find(|m| m.pattern.kind == kind).map(|m| rounded(m.best()));
+        let pairs = MATRICES
+            .iter()
+            .map(|(metric, kind)| matrix(*metric, gpus, |pair| cell(*kind, pair)));
+        let total = |kind: PatternKind| {
+            self.speeds
+                .iter()
+                .find(|m| m.pattern.kind == kind)
+                .map(|m| rounded(m.best()))
+        };
         let row = |metric: Metric, kind: fn(GpuId) -> PatternKind| Matrix {
             name: metric.name().to_owned(),
             unit: metric.unit().to_owned(),
@@ -112,7 +125,10 @@ impl Results {
             columns: (0..gpus).map(|n| n.to_string()).collect(),
             values: vec![GpuId::all(gpus).map(|gpu| total(kind(gpu))).collect()],
         };
-        let ones = [row(Metric::TO_ONE, PatternKind::ToOne), row(Metric::FROM_ONE, PatternKind::FromOne)];
+        let ones = [
+            row(Metric::TO_ONE, PatternKind::ToOne),
+            row(Metric::FROM_ONE, PatternKind::FromOne),
+        ];
         pairs.chain(ones.into_iter().filter(|_| gpus > 2)).collect()
     }
 }
@@ -129,12 +145,21 @@ fn run(context: &TestContext) -> Result<Judgement, Box<Finding>> {
     measure::all(context, &bench, &paths, &mut results)?;
     let fabric = context.fabric()?;
     let raw = |port: Bdf| {
-        let link = fabric.devices.iter().find(|d| d.bdf == port)?.link.as_ref()?;
+        let link = fabric
+            .devices
+            .iter()
+            .find(|d| d.bdf == port)?
+            .link
+            .as_ref()?;
         Some(raw_gb_s(link.gts, link.width))
     };
     let path_group = |pair| paths.path_group(pair);
-    let basis =
-        judge::Basis { routes: &paths.routes, nvlinks: &paths.nvlinks_up(), raw: &raw, path_group: &path_group };
+    let basis = judge::Basis {
+        routes: &paths.routes,
+        nvlinks: &paths.nvlinks_up(),
+        raw: &raw,
+        path_group: &path_group,
+    };
     let suspect_patterns = judge::suspect_patterns(&results, &basis);
     measure::again(context, &bench, &paths, &suspect_patterns, &mut results)?;
     let (found, states) = watch.end(context);

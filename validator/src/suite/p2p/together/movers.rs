@@ -22,15 +22,34 @@ pub(super) struct Mover {
 
 /// All of them.
 pub(super) const MOVERS: [Mover; 3] = [
-    Mover { name: "kernels write", method: CopyMethod::Sm, by: Side::Source, alone: Metric::SM_WRITE },
-    Mover { name: "copy engines read", method: CopyMethod::Ce, by: Side::Target, alone: Metric::CE_READ },
-    Mover { name: "kernels read", method: CopyMethod::Sm, by: Side::Target, alone: Metric::SM_READ },
+    Mover {
+        name: "kernels write",
+        method: CopyMethod::Sm,
+        by: Side::Source,
+        alone: Metric::SM_WRITE,
+    },
+    Mover {
+        name: "copy engines read",
+        method: CopyMethod::Ce,
+        by: Side::Target,
+        alone: Metric::CE_READ,
+    },
+    Mover {
+        name: "kernels read",
+        method: CopyMethod::Sm,
+        by: Side::Target,
+        alone: Metric::SM_READ,
+    },
 ];
 
 impl Mover {
     /// The same transfer by this mover.
     pub(super) fn of(self, flow: Flow) -> Flow {
-        Flow { method: self.method, by: self.by, ..flow }
+        Flow {
+            method: self.method,
+            by: self.by,
+            ..flow
+        }
     }
 
     /// The pair whose cell of its matrix has the speed of data along `pair`: the row's GPU acts.
@@ -44,7 +63,10 @@ impl Mover {
 
 /// The patterns that are tried by every mover: the ring, and from all to all or, where GPUs cannot have so many peers, to the next.
 pub(super) const fn is_tried(kind: PatternKind) -> bool {
-    matches!(kind, PatternKind::Ring | PatternKind::All | PatternKind::Next(_))
+    matches!(
+        kind,
+        PatternKind::Ring | PatternKind::All | PatternKind::Next(_)
+    )
 }
 
 /// The speed of a pattern by one mover.
@@ -75,10 +97,23 @@ impl MoverSpeed {
         results: &Results,
         alone: &BTreeMap<&'static str, BTreeMap<Pair, f64>>,
     ) -> Option<Finding> {
-        let writes = results.speeds.iter().find(|speeds| speeds.pattern == self.pattern)?;
+        let writes = results
+            .speeds
+            .iter()
+            .find(|speeds| speeds.pattern == self.pattern)?;
         let own = alone.get(self.mover.alone.name())?;
-        let sum = |of: &dyn Fn(&Pair) -> Option<f64>| self.pattern.pairs.iter().map(of).sum::<Option<f64>>();
-        let (mine, others) = (sum(&|pair| own.get(pair).copied())?, sum(&|pair| results.alone.get(pair).copied())?);
-        slow_together(&self.name(), self.pattern.pairs.len(), (self.total, self.again), writes.best() * mine / others)
+        let sum = |of: &dyn Fn(&Pair) -> Option<f64>| {
+            self.pattern.pairs.iter().map(of).sum::<Option<f64>>()
+        };
+        let (mine, others) = (
+            sum(&|pair| own.get(pair).copied())?,
+            sum(&|pair| results.alone.get(pair).copied())?,
+        );
+        slow_together(
+            &self.name(),
+            self.pattern.pairs.len(),
+            (self.total, self.again),
+            writes.best() * mine / others,
+        )
     }
 }

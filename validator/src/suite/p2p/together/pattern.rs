@@ -71,32 +71,45 @@ pub(super) fn patterns(gpus: usize) -> Vec<Pattern> {
     let mut patterns = vec![
         shift(gpus, PatternKind::Ring, 1),
         shift(gpus, PatternKind::RingBack, gpus.saturating_sub(1)),
-        Pattern { kind: PatternKind::All, pairs: nearest(gpus, gpus.saturating_sub(1)) },
+        Pattern {
+            kind: PatternKind::All,
+            pairs: nearest(gpus, gpus.saturating_sub(1)),
+        },
     ];
     let ones = GpuId::all(gpus).flat_map(|n| {
         let to = all().filter(|p| p.to == n).collect();
         let from = all().filter(|p| p.from == n).collect();
-        [(PatternKind::ToOne(n), to), (PatternKind::FromOne(n), from)].map(|(kind, pairs)| Pattern { kind, pairs })
+        [(PatternKind::ToOne(n), to), (PatternKind::FromOne(n), from)]
+            .map(|(kind, pairs)| Pattern { kind, pairs })
     });
     // With two GPUs the ring is everything.
     patterns.extend(ones.filter(|_| gpus > 2));
     let between = 2..gpus.saturating_sub(1);
     let step = between.len().div_ceil(SHIFTS).max(1);
     // In the shift by half, every transfer crosses the middle.
-    let shifts = between.step_by(step).filter(|n| *n != gpus / 2).chain((gpus > 3).then_some(gpus / 2));
+    let shifts = between
+        .step_by(step)
+        .filter(|n| *n != gpus / 2)
+        .chain((gpus > 3).then_some(gpus / 2));
     patterns.extend(shifts.map(|n| shift(gpus, PatternKind::Shift(n), n)));
     patterns
 }
 
 /// Replaces all to all where that needs more peers than a GPU can have.
 pub(super) fn fewer_peers(gpus: usize) -> Option<Pattern> {
-    (gpus > 2 * NEXT).then(|| Pattern { kind: PatternKind::Next(NEXT), pairs: nearest(gpus, NEXT) })
+    (gpus > 2 * NEXT).then(|| Pattern {
+        kind: PatternKind::Next(NEXT),
+        pairs: nearest(gpus, NEXT),
+    })
 }
 
 /// All ordered pairs in parts in each of which no GPU has more peers than it can have without NVSwitch.
 pub(super) fn few_peers_each(gpus: usize) -> Vec<Vec<Pair>> {
     let shifts: Vec<_> = (1..gpus).collect();
-    shifts.chunks(NEXT).map(|some| some.iter().flat_map(|n| shifted(gpus, *n)).collect()).collect()
+    shifts
+        .chunks(NEXT)
+        .map(|some| some.iter().flat_map(|n| shifted(gpus, *n)).collect())
+        .collect()
 }
 
 /// Each GPU to the `most` that follow it, ordered by shift: then GPUs that send one transfer after the other
@@ -107,7 +120,10 @@ fn nearest(gpus: usize, most: usize) -> Vec<Pair> {
 }
 
 fn shift(gpus: usize, kind: PatternKind, n: usize) -> Pattern {
-    Pattern { kind, pairs: shifted(gpus, n).collect() }
+    Pattern {
+        kind,
+        pairs: shifted(gpus, n).collect(),
+    }
 }
 
 fn shifted(gpus: usize, n: usize) -> impl Iterator<Item = Pair> {
@@ -119,21 +135,37 @@ mod tests {
     use super::*;
 
     fn of(gpus: usize) -> Vec<String> {
-        patterns(gpus).iter().map(|p| format!("{}: {}", p.kind, p.pairs.len())).collect()
+        patterns(gpus)
+            .iter()
+            .map(|p| format!("{}: {}", p.kind, p.pairs.len()))
+            .collect()
     }
 
     #[test]
     fn four_gpus_have_every_pattern() {
         let lines = of(4);
-        assert_eq!(lines[..3], ["ring: 4", "ring backwards: 4", "all to all: 12"]);
-        assert!(lines.contains(&"all to GPU 2: 3".to_owned()) && lines.contains(&"GPU 0 to all: 3".to_owned()));
+        assert_eq!(
+            lines[..3],
+            ["ring: 4", "ring backwards: 4", "all to all: 12"]
+        );
+        assert!(
+            lines.contains(&"all to GPU 2: 3".to_owned())
+                && lines.contains(&"GPU 0 to all: 3".to_owned())
+        );
         assert_eq!(lines[11..], ["each to the GPU 2 further: 4"]);
     }
 
     #[test]
     fn all_to_all_is_every_shift_one_after_the_other() {
-        let all = patterns(4).into_iter().find(|p| p.kind == PatternKind::All).unwrap().pairs;
-        assert_eq!(all[..5], [(0, 1), (1, 2), (2, 3), (3, 0), (0, 2)].map(|(from, to)| Pair::of(from, to)));
+        let all = patterns(4)
+            .into_iter()
+            .find(|p| p.kind == PatternKind::All)
+            .unwrap()
+            .pairs;
+        assert_eq!(
+            all[..5],
+            [(0, 1), (1, 2), (2, 3), (3, 0), (0, 2)].map(|(from, to)| Pair::of(from, to))
+        );
         assert_eq!(all.len(), 12);
     }
 
@@ -146,16 +178,25 @@ mod tests {
     #[test]
     fn many_gpus_have_some_shifts_and_the_one_halfway() {
         for gpus in [5, 8, 16, 64] {
-            let shifts: Vec<_> = of(gpus).into_iter().filter(|p| p.starts_with("each")).collect();
+            let shifts: Vec<_> = of(gpus)
+                .into_iter()
+                .filter(|p| p.starts_with("each"))
+                .collect();
             assert!(shifts.len() <= SHIFTS + 1, "{shifts:?}");
-            assert_eq!(shifts.last(), Some(&format!("each to the GPU {} further: {gpus}", gpus / 2)));
+            assert_eq!(
+                shifts.last(),
+                Some(&format!("each to the GPU {} further: {gpus}", gpus / 2))
+            );
         }
     }
 
     #[test]
     fn access_is_asked_for_once_for_each_pair() {
         let all = patterns(3).remove(2);
-        assert_eq!(all.access(), [Pair::of(0, 1), Pair::of(0, 2), Pair::of(1, 2)]);
+        assert_eq!(
+            all.access(),
+            [Pair::of(0, 1), Pair::of(0, 2), Pair::of(1, 2)]
+        );
     }
 
     #[test]
@@ -164,11 +205,16 @@ mod tests {
             let parts = few_peers_each(gpus);
             let mut all: Vec<_> = parts.concat();
             all.sort_unstable();
-            let expected: Vec<_> = Pair::all(gpus).filter(|pair| pair.from != pair.to).collect();
+            let expected: Vec<_> = Pair::all(gpus)
+                .filter(|pair| pair.from != pair.to)
+                .collect();
             assert_eq!(all, expected, "{gpus}");
             for part in parts {
-                let of_gpu_0 = part.iter().filter(|p| p.from.index() == 0 || p.to.index() == 0);
-                let peers: std::collections::BTreeSet<_> = of_gpu_0.map(|pair| pair.sorted()).collect();
+                let of_gpu_0 = part
+                    .iter()
+                    .filter(|p| p.from.index() == 0 || p.to.index() == 0);
+                let peers: std::collections::BTreeSet<_> =
+                    of_gpu_0.map(|pair| pair.sorted()).collect();
                 assert!(peers.len() <= 2 * NEXT, "{gpus}: {peers:?}");
             }
         }
@@ -178,8 +224,15 @@ mod tests {
     fn many_to_many_is_tried_with_few_peers() {
         assert_eq!(fewer_peers(8), None);
         let next = fewer_peers(9).unwrap();
-        assert_eq!((next.pairs.len(), next.kind.to_string().as_str()), (36, "each to the next 4 GPUs"));
-        let peers = next.access().iter().filter(|p| p.from.index() == 0 || p.to.index() == 0).count();
+        assert_eq!(
+            (next.pairs.len(), next.kind.to_string().as_str()),
+            (36, "each to the next 4 GPUs")
+        );
+        let peers = next
+            .access()
+            .iter()
+            .filter(|p| p.from.index() == 0 || p.to.index() == 0)
+            .count();
         assert_eq!(peers, 8);
     }
 }

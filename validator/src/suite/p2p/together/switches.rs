@@ -27,13 +27,26 @@ pub(super) struct SwitchTransfers {
 impl SwitchTransfers {
     /// The unordered pairs that need peer access.
     pub(super) fn access(&self) -> Vec<Pair> {
-        self.pairs.iter().map(|pair| pair.sorted()).collect::<BTreeSet<_>>().into_iter().collect()
+        self.pairs
+            .iter()
+            .map(|pair| pair.sorted())
+            .collect::<BTreeSet<_>>()
+            .into_iter()
+            .collect()
     }
 
     /// `2 GPUs of the switch at 0000:41:00.0 to 4 others`
     pub(super) fn name(&self) -> String {
-        let gpus = if self.senders == 1 { "1 GPU" } else { &format!("{} GPUs", self.senders) };
-        format!("{gpus} of the switch at {} to others, {} transfers", self.switch, self.pairs.len())
+        let gpus = if self.senders == 1 {
+            "1 GPU"
+        } else {
+            &format!("{} GPUs", self.senders)
+        };
+        format!(
+            "{gpus} of the switch at {} to others, {} transfers",
+            self.switch,
+            self.pairs.len()
+        )
     }
 }
 
@@ -51,7 +64,8 @@ pub(super) struct SwitchSpeed {
 
 impl SwitchSpeed {
     pub(super) fn best(&self) -> f64 {
-        self.again.map_or(self.writes, |again| again.max(self.writes))
+        self.again
+            .map_or(self.writes, |again| again.max(self.writes))
     }
 
     /// The finding that the writes are far below the reads. It names a speed, so it is a warning.
@@ -61,7 +75,9 @@ impl SwitchSpeed {
         if self.best() >= least {
             return None;
         }
-        let again = self.again.map_or(String::new(), |again| format!(" ({again:.2} when measured again)"));
+        let again = self.again.map_or(String::new(), |again| {
+            format!(" ({again:.2} when measured again)")
+        });
         let message = format!(
             "{}: writes move {:.2} GB/s{again}, reads {:.2} GB/s, expected at least {least:.2} GB/s of writes",
             self.transfers.name(),
@@ -76,26 +92,46 @@ impl SwitchSpeed {
 
 /// The transfers of each switch, in the order of their number of senders; `gpus`: the GPUs by their numbers; `over_pcie`: whether
 /// a pair's data crosses PCIe.
-pub(super) fn plan(fabric: &Fabric, gpus: &[Bdf], over_pcie: impl Fn(Pair) -> bool) -> Vec<SwitchTransfers> {
+pub(super) fn plan(
+    fabric: &Fabric,
+    gpus: &[Bdf],
+    over_pcie: impl Fn(Pair) -> bool,
+) -> Vec<SwitchTransfers> {
     let tree = Tree::of(fabric);
-    let places: Vec<_> = GpuId::each(gpus).map(|(gpu, bdf)| (gpu, Place::of(&tree, *bdf))).collect();
+    let places: Vec<_> = GpuId::each(gpus)
+        .map(|(gpu, bdf)| (gpu, Place::of(&tree, *bdf)))
+        .collect();
     let mut switches: BTreeMap<Bdf, Vec<GpuId>> = BTreeMap::new();
     for (gpu, place) in &places {
-        if let Some(Place { switch: Some(switch), .. }) = place {
+        if let Some(Place {
+            switch: Some(switch),
+            ..
+        }) = place
+        {
             switches.entry(*switch).or_default().push(*gpu);
         }
     }
     let mut all = Vec::new();
     for (switch, own) in switches {
-        let root =
-            |gpu: GpuId| places.iter().find(|(other, _)| *other == gpu).and_then(|(_, p)| Some(p.as_ref()?.root));
-        let Some(here) = own.first().and_then(|gpu| root(*gpu)) else { continue };
+        let root = |gpu: GpuId| {
+            places
+                .iter()
+                .find(|(other, _)| *other == gpu)
+                .and_then(|(_, p)| Some(p.as_ref()?.root))
+        };
+        let Some(here) = own.first().and_then(|gpu| root(*gpu)) else {
+            continue;
+        };
         let is_target = |gpu: &GpuId| {
-            root(*gpu).is_some_and(|root| root != here) && own.iter().all(|from| over_pcie(Pair::new(*from, *gpu)))
+            root(*gpu).is_some_and(|root| root != here)
+                && own.iter().all(|from| over_pcie(Pair::new(*from, *gpu)))
         };
         let mut by_root: BTreeMap<Bdf, Vec<GpuId>> = BTreeMap::new();
         for gpu in places.iter().map(|(gpu, _)| *gpu).filter(is_target) {
-            by_root.entry(root(gpu).unwrap_or(here)).or_default().push(gpu);
+            by_root
+                .entry(root(gpu).unwrap_or(here))
+                .or_default()
+                .push(gpu);
         }
         let roots: Vec<_> = by_root.into_values().collect();
         if roots.len() < 2 {
@@ -106,12 +142,24 @@ pub(super) fn plan(fabric: &Fabric, gpus: &[Bdf], over_pcie: impl Fn(Pair) -> bo
                 // Two root ports for each sender, and other GPUs behind them in turn.
                 let to = |step: usize| {
                     let behind = roots.get((n + step) % roots.len())?;
-                    behind.get(n / roots.len() % behind.len().max(1)).map(|to| Pair::new(*from, *to))
+                    behind
+                        .get(n / roots.len() % behind.len().max(1))
+                        .map(|to| Pair::new(*from, *to))
                 };
                 [to(0), to(1)]
             };
-            let pairs = own.iter().take(senders).enumerate().flat_map(each).flatten().collect();
-            all.push(SwitchTransfers { switch, senders, pairs });
+            let pairs = own
+                .iter()
+                .take(senders)
+                .enumerate()
+                .flat_map(each)
+                .flatten()
+                .collect();
+            all.push(SwitchTransfers {
+                switch,
+                senders,
+                pairs,
+            });
         }
     }
     all
@@ -128,8 +176,16 @@ struct Place {
 impl Place {
     fn of(tree: &Tree<'_>, gpu: Bdf) -> Option<Self> {
         let above = tree.above(gpu);
-        let root = above.iter().rev().find(|device| device.kind == Kind::RootPort)?.bdf;
-        let switch = above.iter().rev().find(|device| device.kind == Kind::Upstream).map(|device| device.bdf);
+        let root = above
+            .iter()
+            .rev()
+            .find(|device| device.kind == Kind::RootPort)?
+            .bdf;
+        let switch = above
+            .iter()
+            .rev()
+            .find(|device| device.kind == Kind::Upstream)
+            .map(|device| device.bdf);
         Some(Self { root, switch })
     }
 }
@@ -164,10 +220,24 @@ mod tests {
     fn each_number_of_a_switchs_gpus_sends_to_two_root_ports() {
         let (fabric, gpus) = machine();
         let plan = plan(&fabric, &gpus, |_| true);
-        let shown: Vec<_> = plan.iter().map(|t| (t.switch.to_string(), t.senders, t.pairs.len())).collect();
+        let shown: Vec<_> = plan
+            .iter()
+            .map(|t| (t.switch.to_string(), t.senders, t.pairs.len()))
+            .collect();
         let of = |switch: &str, senders: usize| (switch.to_owned(), senders, senders * 2);
         let (a, b, c) = ("0000:21:00.0", "0000:41:00.0", "0000:61:00.0");
-        assert_eq!(shown, [of(a, 1), of(a, 2), of(a, 3), of(b, 1), of(b, 2), of(c, 1), of(c, 2)]);
+        assert_eq!(
+            shown,
+            [
+                of(a, 1),
+                of(a, 2),
+                of(a, 3),
+                of(b, 1),
+                of(b, 2),
+                of(c, 1),
+                of(c, 2)
+            ]
+        );
         assert_eq!(plan[0].pairs, [Pair::of(0, 3), Pair::of(0, 5)]);
         assert_eq!(plan[1].pairs[2..], [Pair::of(1, 5), Pair::of(1, 3)]);
         assert_eq!(plan[2].pairs[4..], [Pair::of(2, 4), Pair::of(2, 6)]);
@@ -186,11 +256,20 @@ mod tests {
     fn writes_far_below_the_reads_are_named_and_warn() {
         let (fabric, gpus) = machine();
         let transfers = plan(&fabric, &gpus, |_| true).remove(1);
-        let speed = |writes, again| SwitchSpeed { transfers: transfers.clone(), writes, reads: 37.0, again };
+        let speed = |writes, again| SwitchSpeed {
+            transfers: transfers.clone(),
+            writes,
+            reads: 37.0,
+            again,
+        };
         for good in [37.0, 26.0, 19.0] {
             assert_eq!(speed(good, None).finding(), None);
         }
-        assert_eq!(speed(2.7, Some(36.0)).finding(), None, "it was low only once");
+        assert_eq!(
+            speed(2.7, Some(36.0)).finding(),
+            None,
+            "it was low only once"
+        );
         let finding = speed(2.7, Some(2.8)).finding().unwrap();
         assert!(finding.is(Code::P2pCollapse) && finding.severity == Severity::Warn);
         let text = "2 GPUs of the switch at 0000:21:00.0 to others, 4 transfers: writes move 2.70 GB/s (2.80 when measured again), reads 37.00 GB/s";

@@ -40,10 +40,16 @@ fn judge(fabric: &Fabric, hcas: &[Hca]) -> Judgement {
         return Judgement::not_applicable(format!("no RDMA device; network functions: {others}"));
     }
     let nic_paths = path::nic_paths(fabric);
-    let ports: Vec<(&Hca, &Port)> = hcas.iter().flat_map(|h| h.ports.iter().map(move |p| (h, p))).collect();
+    let ports: Vec<(&Hca, &Port)> = hcas
+        .iter()
+        .flat_map(|h| h.ports.iter().map(move |p| (h, p)))
+        .collect();
     let look = |(hca, port): &(&Hca, &Port)| findings(device(fabric, hca), &name(hca, port), port);
     let findings: Vec<_> = ports.iter().flat_map(look).collect();
-    let worst = findings.iter().filter(|f| f.severity > Severity::Info).max_by_key(|f| f.severity);
+    let worst = findings
+        .iter()
+        .filter(|f| f.severity > Severity::Info)
+        .max_by_key(|f| f.severity);
     let judgement = match worst {
         Some(worst) => Judgement::of(worst.message.to_string(), findings),
         None if ports.is_empty() => {
@@ -57,7 +63,11 @@ fn judge(fabric: &Fabric, hcas: &[Hca]) -> Judgement {
         None => Judgement::of(show::summary(&ports, &nic_paths), findings),
     };
     judgement
-        .with_tables(vec![show::ibdev2netdev(hcas), show::ports(&ports), show::nic_paths(hcas, &nic_paths)])
+        .with_tables(vec![
+            show::ibdev2netdev(hcas),
+            show::ports(&ports),
+            show::nic_paths(hcas, &nic_paths),
+        ])
         .advising(advice(&ports).into_iter().collect())
 }
 
@@ -75,22 +85,40 @@ fn findings(device: Option<&Device>, name: &str, port: &Port) -> Vec<Finding> {
     if !port.is_active() {
         return vec![inactive(name, port)];
     }
-    [narrow(name, port), slot(device, name, port), no_address(name, port)].into_iter().flatten().collect()
+    [
+        narrow(name, port),
+        slot(device, name, port),
+        no_address(name, port),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }
 
 /// A port without a link is unused; one with a link should be in use.
 fn inactive(name: &str, port: &Port) -> Finding {
-    let carrier = port.netdev.as_ref().is_some_and(|n| n.carrier == Some(true));
+    let carrier = port
+        .netdev
+        .as_ref()
+        .is_some_and(|n| n.carrier == Some(true));
     let linked = carrier || !matches!(port.physical.as_str(), "Sleep" | "Polling" | "Disabled");
-    let severity = if linked { Severity::Warn } else { Severity::Info };
+    let severity = if linked {
+        Severity::Warn
+    } else {
+        Severity::Info
+    };
     let (state, physical) = (port.state, &port.physical);
     let message = format!("{name} is {state} and {physical}, expected ACTIVE if it has a link");
     let seen = port.netdev.as_ref().map(|n| {
-        let carrier = n.carrier.map_or("unknown", |c| if c { "yes" } else { "no" });
+        let carrier = n
+            .carrier
+            .map_or("unknown", |c| if c { "yes" } else { "no" });
         format!("interface {}: {}, carrier {carrier}", n.name, n.operstate)
     });
     let values = (state.to_string(), "ACTIVE");
-    let finding = Code::NicPort.finding(severity, Subject::port(name), message).values(values.0, values.1, None);
+    let finding = Code::NicPort
+        .finding(severity, Subject::port(name), message)
+        .values(values.0, values.1, None);
     finding.seen_all(seen.into_iter().collect())
 }
 
@@ -101,9 +129,20 @@ fn narrow(name: &str, port: &Port) -> Option<Finding> {
     if port.is_ethernet() || lanes >= 4 {
         return None;
     }
-    let severity = if lanes == 2 { Severity::Info } else { Severity::Warn };
-    let message = format!("{name} runs on {lanes} lanes at {} Gb/s, expected 4 lanes", port.rate.gbit_s);
-    Some(Code::NicNarrow.finding(severity, Subject::port(name), message).values(lanes, 4, Some("lanes")))
+    let severity = if lanes == 2 {
+        Severity::Info
+    } else {
+        Severity::Warn
+    };
+    let message = format!(
+        "{name} runs on {lanes} lanes at {} Gb/s, expected 4 lanes",
+        port.rate.gbit_s
+    );
+    Some(
+        Code::NicNarrow
+            .finding(severity, Subject::port(name), message)
+            .values(lanes, 4, Some("lanes")),
+    )
 }
 
 /// What the card's PCIe link carries in one direction, Gb/s, against the port's rate. Some cards are built
@@ -116,8 +155,14 @@ fn slot(device: Option<&Device>, name: &str, port: &Port) -> Option<Finding> {
     }
     let rate = port.rate.gbit_s;
     let (gts, width) = (link.gts, link.width);
-    let message = format!("{name} runs at {rate} Gb/s, its card's {width} lanes at {gts} GT/s carry {carries}");
-    Some(Code::NicSlot.finding(Severity::Info, Subject::port(name), message).values(carries, rate, Some("Gb/s")))
+    let message = format!(
+        "{name} runs at {rate} Gb/s, its card's {width} lanes at {gts} GT/s carry {carries}"
+    );
+    Some(
+        Code::NicSlot
+            .finding(Severity::Info, Subject::port(name), message)
+            .values(carries, rate, Some("Gb/s")),
+    )
 }
 
 fn no_address(name: &str, port: &Port) -> Option<Finding> {
@@ -132,8 +177,14 @@ fn no_address(name: &str, port: &Port) -> Option<Finding> {
 /// because otherwise mlx5_1 also matches mlx5_10.
 fn advice(ports: &[(&Hca, &Port)]) -> Option<Advice> {
     let active = ports.iter().filter(|(_, port)| port.is_active());
-    let names: Vec<_> = active.map(|(hca, port)| format!("{}:{}", hca.name, port.number)).collect();
-    let reason = format!("the ports that are ACTIVE, {} of {}", names.len(), ports.len());
+    let names: Vec<_> = active
+        .map(|(hca, port)| format!("{}:{}", hca.name, port.number))
+        .collect();
+    let reason = format!(
+        "the ports that are ACTIVE, {} of {}",
+        names.len(),
+        ports.len()
+    );
     (!names.is_empty()).then(|| Advice::new(HCA, format!("={}", names.join(",")), &reason))
 }
 
@@ -160,7 +211,10 @@ mod tests {
             state,
             physical: physical.into(),
             layer: layer.into(),
-            rate: Rate { gbit_s: 100.0, lanes: 4 },
+            rate: Rate {
+                gbit_s: 100.0,
+                lanes: 4,
+            },
             gids: vec![gid],
             netdev: Some(Netdev {
                 name: "ens1f0np0".into(),
@@ -179,26 +233,54 @@ mod tests {
     fn say(ports: Vec<Port>) -> Judgement {
         let mut fabric = fixture::machine(2);
         let bdf = fabric.gpus[1];
-        let hcas: Vec<_> =
-            (0..).zip(ports).map(|(n, port)| Hca { name: format!("mlx5_{n}"), ports: vec![port] }).collect();
-        fabric.rdma = hcas.iter().map(|h| Rdma { name: h.name.clone(), bdf }).collect();
+        let hcas: Vec<_> = (0..)
+            .zip(ports)
+            .map(|(n, port)| Hca {
+                name: format!("mlx5_{n}"),
+                ports: vec![port],
+            })
+            .collect();
+        fabric.rdma = hcas
+            .iter()
+            .map(|h| Rdma {
+                name: h.name.clone(),
+                bdf,
+            })
+            .collect();
         judge(&fabric, &hcas)
     }
 
     fn codes(said: &Judgement) -> Vec<(&str, Severity)> {
-        said.findings.iter().map(|f| (f.code.as_str(), f.severity)).collect()
+        said.findings
+            .iter()
+            .map(|f| (f.code.as_str(), f.severity))
+            .collect()
     }
 
     #[test]
     fn an_active_port_passes_and_is_handed_over_by_its_exact_name() {
-        let said = say(vec![active(), port(PortState::Down, "Disabled", "Ethernet")]);
+        let said = say(vec![
+            active(),
+            port(PortState::Down, "Disabled", "Ethernet"),
+        ]);
         assert_eq!(said.outcome(), Outcome::Pass);
         let summary = "1 of 2 ports ACTIVE: mlx5_0 100 Gb/s; GPUs to their nearest card: 2 PIX";
         assert_eq!(said.summary, summary);
-        assert_eq!((said.advice[0].name.as_str(), said.advice[0].value.as_str()), ("NCCL_IB_HCA", "=mlx5_0:1"));
-        assert_eq!(said.tables[0].json()["rows"][0][0], "mlx5_0 port 1 ==> ens1f0np0 (Up)");
-        let Table::Ports(ports) = &said.tables[1] else { panic!("{:?}", said.tables) };
-        assert_eq!((ports[0].gid_index, ports[0].address), (Some(5), "10.0.0.1".parse().ok()));
+        assert_eq!(
+            (said.advice[0].name.as_str(), said.advice[0].value.as_str()),
+            ("NCCL_IB_HCA", "=mlx5_0:1")
+        );
+        assert_eq!(
+            said.tables[0].json()["rows"][0][0],
+            "mlx5_0 port 1 ==> ens1f0np0 (Up)"
+        );
+        let Table::Ports(ports) = &said.tables[1] else {
+            panic!("{:?}", said.tables)
+        };
+        assert_eq!(
+            (ports[0].gid_index, ports[0].address),
+            (Some(5), "10.0.0.1".parse().ok())
+        );
         assert_eq!(said.tables[2].json()["rows"][0][4], "PIX");
     }
 
@@ -235,9 +317,17 @@ mod tests {
             port.rate.lanes = lanes;
             say(vec![port])
         };
-        assert_eq!(codes(&lanes("InfiniBand", 1)), [("NIC-NARROW", Severity::Warn)]);
-        assert_eq!(codes(&lanes("InfiniBand", 2)), [("NIC-NARROW", Severity::Info)]);
-        assert!(codes(&lanes("InfiniBand", 4)).is_empty() && codes(&lanes("Ethernet", 1)).is_empty());
+        assert_eq!(
+            codes(&lanes("InfiniBand", 1)),
+            [("NIC-NARROW", Severity::Warn)]
+        );
+        assert_eq!(
+            codes(&lanes("InfiniBand", 2)),
+            [("NIC-NARROW", Severity::Info)]
+        );
+        assert!(
+            codes(&lanes("InfiniBand", 4)).is_empty() && codes(&lanes("Ethernet", 1)).is_empty()
+        );
     }
 
     #[test]
@@ -246,22 +336,45 @@ mod tests {
         fast.rate.gbit_s = 400.0;
         let said = say(vec![fast]);
         assert_eq!(codes(&said), [("NIC-SLOT", Severity::Info)]);
-        assert_eq!((said.findings[0].measured.as_f64(), said.outcome()), (Some(252.1), Outcome::Pass));
+        assert_eq!(
+            (said.findings[0].measured.as_f64(), said.outcome()),
+            (Some(252.1), Outcome::Pass)
+        );
         let mut nameless = active();
         nameless.gids.clear();
-        assert_eq!(codes(&say(vec![nameless])), [("NIC-NO-GID", Severity::Info)]);
+        assert_eq!(
+            codes(&say(vec![nameless])),
+            [("NIC-NO-GID", Severity::Info)]
+        );
     }
 
     #[test]
     fn no_rdma_device_no_port_and_no_link_are_not_applicable() {
         assert_eq!(say(vec![]).outcome(), Outcome::NotApplicable);
-        let without = Hca { name: "mlx5_0".into(), ports: vec![] };
+        let without = Hca {
+            name: "mlx5_0".into(),
+            ports: vec![],
+        };
         let said = judge(&fixture::machine(1), &[without]);
-        assert_eq!((said.outcome(), said.summary.as_str()), (Outcome::NotApplicable, "1 RDMA device without a port"));
+        assert_eq!(
+            (said.outcome(), said.summary.as_str()),
+            (Outcome::NotApplicable, "1 RDMA device without a port")
+        );
         let said = say(vec![port(PortState::Down, "Disabled", "InfiniBand"); 2]);
-        assert_eq!((said.outcome(), said.findings.len()), (Outcome::NotApplicable, 2));
-        assert!(said.summary.starts_with("no port has a link; 0 of 2 ports ACTIVE"), "{}", said.summary);
-        let said = say(vec![port(PortState::Down, "Disabled", "InfiniBand"), active()]);
+        assert_eq!(
+            (said.outcome(), said.findings.len()),
+            (Outcome::NotApplicable, 2)
+        );
+        assert!(
+            said.summary
+                .starts_with("no port has a link; 0 of 2 ports ACTIVE"),
+            "{}",
+            said.summary
+        );
+        let said = say(vec![
+            port(PortState::Down, "Disabled", "InfiniBand"),
+            active(),
+        ]);
         assert_eq!(said.outcome(), Outcome::Pass);
     }
 }

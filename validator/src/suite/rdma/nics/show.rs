@@ -4,19 +4,26 @@
 use machine::GpuId;
 use machine::host::rdma::{Hca, Port};
 use machine::pcie::path::{NicPaths, letters};
-use outcome::table::{self, GpuWithAddress, Ibdev2netdevRow, NearestCards, NicPathRow, PortRow, Table};
+use outcome::table::{
+    self, GpuWithAddress, Ibdev2netdevRow, NearestCards, NicPathRow, PortRow, Table,
+};
 use std::collections::BTreeMap;
 
 /// `2 of 4 ports ACTIVE: mlx5_0 100 Gb/s; GPUs to their nearest: 1 PHB, 7 SYS`
 pub(super) fn summary(ports: &[(&Hca, &Port)], nic_paths: &[NicPaths]) -> String {
     let active: Vec<_> = ports.iter().filter(|(_, port)| port.is_active()).collect();
-    let names = active.iter().map(|(hca, port)| format!("{} {} Gb/s", hca.name, port.rate.gbit_s));
+    let names = active
+        .iter()
+        .map(|(hca, port)| format!("{} {} Gb/s", hca.name, port.rate.gbit_s));
     let names = names.collect::<Vec<_>>().join(", ");
     let mut counts = BTreeMap::new();
     for (kind, _) in nic_paths.iter().filter_map(NicPaths::nearest) {
         *counts.entry(kind).or_insert(0) += 1;
     }
-    let nearest: Vec<_> = counts.into_iter().map(|(kind, n)| format!("{n} {}", letters(kind))).collect();
+    let nearest: Vec<_> = counts
+        .into_iter()
+        .map(|(kind, n)| format!("{n} {}", letters(kind)))
+        .collect();
     let mut text = format!("{} of {} ports ACTIVE", active.len(), ports.len());
     if !active.is_empty() {
         text += &format!(": {names}");
@@ -29,7 +36,12 @@ pub(super) fn summary(ports: &[(&Hca, &Port)], nic_paths: &[NicPaths]) -> String
 
 /// In the format of `ibdev2netdev`.
 pub(super) fn ibdev2netdev(hcas: &[Hca]) -> Table {
-    Table::Ibdev2netdev(hcas.iter().flat_map(Hca::ibdev2netdev).map(|line| Ibdev2netdevRow { line }).collect())
+    Table::Ibdev2netdev(
+        hcas.iter()
+            .flat_map(Hca::ibdev2netdev)
+            .map(|line| Ibdev2netdevRow { line })
+            .collect(),
+    )
 }
 
 pub(super) fn ports(ports: &[(&Hca, &Port)]) -> Table {
@@ -56,10 +68,19 @@ pub(super) fn ports(ports: &[(&Hca, &Port)]) -> Table {
 /// A row for each GPU: the distance letters to every card, then the nearest.
 pub(super) fn nic_paths(hcas: &[Hca], nic_paths: &[NicPaths]) -> Table {
     let row = |(gpu, nic_paths): (GpuId, &NicPaths)| {
-        let to = |hca: &Hca| nic_paths.to.iter().find(|(name, _)| *name == hca.name).map(|(_, kind)| letters(*kind));
+        let to = |hca: &Hca| {
+            nic_paths
+                .to
+                .iter()
+                .find(|(name, _)| *name == hca.name)
+                .map(|(_, kind)| letters(*kind))
+        };
         let nearest = nic_paths.nearest();
         NicPathRow {
-            gpu: GpuWithAddress { gpu, address: nic_paths.gpu },
+            gpu: GpuWithAddress {
+                gpu,
+                address: nic_paths.gpu,
+            },
             to: hcas.iter().map(to).collect(),
             nearest: NearestCards {
                 distance: nearest.as_ref().map(|(kind, _)| letters(*kind)),
@@ -68,5 +89,8 @@ pub(super) fn nic_paths(hcas: &[Hca], nic_paths: &[NicPaths]) -> Table {
         }
     };
     let cards = hcas.iter().map(|hca| hca.name.clone()).collect();
-    Table::NicPaths(Box::new(table::NicPaths { cards, rows: GpuId::each(nic_paths).map(row).collect() }))
+    Table::NicPaths(Box::new(table::NicPaths {
+        cards,
+        rows: GpuId::each(nic_paths).map(row).collect(),
+    }))
 }

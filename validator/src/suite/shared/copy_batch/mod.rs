@@ -13,7 +13,10 @@ use crate::schedule::Pair;
 use crate::suite::TestContext;
 use crate::suite::protocol::Activity;
 use gpu::pattern::Counts;
-use gpu::{Batch, BatchExpected, GpuError, Piece, PieceTable, Pinned, Span, Stream, Tally, is_cuda_lost, wrong_piece};
+use gpu::{
+    Batch, BatchExpected, GpuError, Piece, PieceTable, Pinned, Span, Stream, Tally, is_cuda_lost,
+    wrong_piece,
+};
 use machine::GpuId;
 use std::time::Duration;
 
@@ -55,7 +58,11 @@ pub(in crate::suite) struct TargetOwner<'a> {
 
 impl CopyBatch<'_> {
     fn bytes(&self) -> u64 {
-        self.pieces.iter().map(|piece| piece.to.bytes).sum::<u64>().saturating_mul(u64::from(self.times))
+        self.pieces
+            .iter()
+            .map(|piece| piece.to.bytes)
+            .sum::<u64>()
+            .saturating_mul(u64::from(self.times))
     }
 
     fn patience(&self) -> Duration {
@@ -64,7 +71,10 @@ impl CopyBatch<'_> {
 
     /// Words that a check reads.
     fn words(&self) -> u64 {
-        self.pieces.iter().map(|piece| piece.looked(self.expected.guard).words()).sum()
+        self.pieces
+            .iter()
+            .map(|piece| piece.looked(self.expected.guard).words())
+            .sum()
     }
 
     fn doing(&self) -> String {
@@ -114,7 +124,12 @@ pub(in crate::suite) fn run(
         }
     }
     for (copy_batch, result) in copy_batches.iter().zip(&mut all) {
-        note(result, copy_batch.worker.finish(&copy_batch.doing(), copy_batch.patience()));
+        note(
+            result,
+            copy_batch
+                .worker
+                .finish(&copy_batch.doing(), copy_batch.patience()),
+        );
         if is_cuda_lost() {
             return Ok(all);
         }
@@ -126,13 +141,18 @@ pub(in crate::suite) fn run(
             stream.check_batch(batch, copy_batch.wide, &copy_batch.expected, tally)?;
         }
         for n in &wave {
-            let (Some(copy_batch), Some(result)) = (copy_batches.get(*n), all.get_mut(*n)) else { continue };
+            let (Some(copy_batch), Some(result)) = (copy_batches.get(*n), all.get_mut(*n)) else {
+                continue;
+            };
             let counts = copy_batch.counted()?;
             if matches!(result, BatchResult::Broken(_)) {
                 continue;
             }
-            *result =
-                if counts.all_right(copy_batch.words()) { BatchResult::Correct } else { BatchResult::Wrong(counts) };
+            *result = if counts.all_right(copy_batch.words()) {
+                BatchResult::Correct
+            } else {
+                BatchResult::Wrong(counts)
+            };
         }
     }
     Ok(all)
@@ -174,17 +194,37 @@ impl CopyBatch<'_> {
     ) -> Result<WrongCopy<'_>, GpuError> {
         let number = counts.first.map_or(0, |first| wrong_piece(first).0);
         let place = usize::try_from(number).unwrap_or(usize::MAX);
-        let none = || GpuError::Nonsense(format!("{}: wrong in copy {number}, which does not exist", self.doing()));
+        let none = || {
+            GpuError::Nonsense(format!(
+                "{}: wrong in copy {number}, which does not exist",
+                self.doing()
+            ))
+        };
         let piece = *self.pieces.get(place).ok_or_else(none)?;
-        let TargetOwner { stream, tally, host, memory, .. } = self.owner;
+        let TargetOwner {
+            stream,
+            tally,
+            host,
+            memory,
+            ..
+        } = self.owner;
         let batch = table.put(0, &[piece])?;
-        let keep = BatchExpected { restore: false, ..self.expected };
+        let keep = BatchExpected {
+            restore: false,
+            ..self.expected
+        };
         stream.check_batch(batch, self.wide, &keep, tally)?;
         let again = self.counted()?;
         let looked = piece.looked(self.expected.guard);
-        let at = again.first.or(counts.first.map(|first| wrong_piece(first).1)).unwrap_or_default();
+        let at = again
+            .first
+            .or(counts.first.map(|first| wrong_piece(first).1))
+            .unwrap_or_default();
         let count = WINDOW.min(looked.words().saturating_sub(at));
-        stream.copy_out(host.span(0, count * 4)?, memory.at(looked)?.part(at * 4, count * 4)?)?;
+        stream.copy_out(
+            host.span(0, count * 4)?,
+            memory.at(looked)?.part(at * 4, count * 4)?,
+        )?;
         stream.finish("fetching what is wrong", GRACE)?;
         let found = host.words(0, count);
         Ok(WrongCopy {
@@ -206,7 +246,10 @@ mod tests {
 
     #[test]
     fn no_owner_checks_two_batches_at_a_time() {
-        assert_eq!(waves(&GpuId::list([0, 1, 0, 2, 0, 1])), [vec![0, 1, 3], vec![2, 5], vec![4]]);
+        assert_eq!(
+            waves(&GpuId::list([0, 1, 0, 2, 0, 1])),
+            [vec![0, 1, 3], vec![2, 5], vec![4]]
+        );
         assert!(waves(&[]).is_empty());
     }
 }

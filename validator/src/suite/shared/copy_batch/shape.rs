@@ -17,9 +17,16 @@ pub(in crate::suite) struct CopyShape {
 }
 
 /// `count` small copies within `room` bytes, each in its own part, or fewer where there is not enough room.
-pub(in crate::suite) fn small_copies(room: u64, count: u64, most: u64, seed: u64) -> Vec<CopyShape> {
+pub(in crate::suite) fn small_copies(
+    room: u64,
+    count: u64,
+    most: u64,
+    seed: u64,
+) -> Vec<CopyShape> {
     let count = count.min(room / (2 * APART));
-    let Some(part) = room.checked_div(count) else { return Vec::new() };
+    let Some(part) = room.checked_div(count) else {
+        return Vec::new();
+    };
     let mut nonces = Nonces::from(seed);
     let most = most.min(part - APART);
     (0..count)
@@ -27,7 +34,8 @@ pub(in crate::suite) fn small_copies(room: u64, count: u64, most: u64, seed: u64
             let bytes = spread(1, most, nonces.next());
             let slack = part - APART - bytes;
             let begin = n * part + GUARD;
-            let [from, to] = [nonces.next(), nonces.next()].map(|nonce| begin + nonce % (slack + 1));
+            let [from, to] =
+                [nonces.next(), nonces.next()].map(|nonce| begin + nonce % (slack + 1));
             CopyShape { from, to, bytes }
         })
         .collect()
@@ -42,7 +50,13 @@ const FINE_STEPS: u64 = 4;
 /// Copies of every size from `least` to `most`, `each` of them in every doubling and more of small ones, one
 /// after the other. Source and target have the same alignment to 16 bytes, so that kernels can move wide
 /// words; neither is aligned.
-pub(in crate::suite) fn size_ladder(room: u64, least: u64, most: u64, each: u64, seed: u64) -> Vec<CopyShape> {
+pub(in crate::suite) fn size_ladder(
+    room: u64,
+    least: u64,
+    most: u64,
+    each: u64,
+    seed: u64,
+) -> Vec<CopyShape> {
     let mut nonces = Nonces::from(seed);
     let mut shapes = Vec::new();
     let mut at = GUARD;
@@ -59,7 +73,11 @@ pub(in crate::suite) fn size_ladder(room: u64, least: u64, most: u64, each: u64,
             if behind > room {
                 return shapes;
             }
-            shapes.push(CopyShape { from: to + lead, to, bytes });
+            shapes.push(CopyShape {
+                from: to + lead,
+                to,
+                bytes,
+            });
             at = behind;
         }
     }
@@ -81,7 +99,10 @@ mod tests {
     /// Checks that no two of them or their guards touch, and that none leaves the room.
     fn apart(shapes: &[CopyShape], room: u64) {
         for (one, next) in shapes.iter().zip(shapes.iter().skip(1)) {
-            assert!(one.to + one.bytes + 2 * GUARD + 4 <= next.to, "{one:?} {next:?}");
+            assert!(
+                one.to + one.bytes + 2 * GUARD + 4 <= next.to,
+                "{one:?} {next:?}"
+            );
         }
         for CopyShape { from, to, bytes } in shapes {
             assert!(*to >= GUARD && to + bytes + GUARD + 4 <= room && from + bytes <= room);
@@ -92,15 +113,25 @@ mod tests {
     fn small_copies_have_every_size_and_alignment_and_do_not_touch() {
         let room = 10 << 20;
         let shapes = small_copies(room, 1024, 64 << 10, 7);
-        assert_eq!(shapes, small_copies(room, 1024, 64 << 10, 7), "the seed determines all copies");
+        assert_eq!(
+            shapes,
+            small_copies(room, 1024, 64 << 10, 7),
+            "the seed determines all copies"
+        );
         assert_eq!(shapes.len(), 1024);
         apart(&shapes, room);
         for doubling in 0..13 {
-            let of = shapes.iter().filter(|s| s.bytes.ilog2() == doubling).count();
+            let of = shapes
+                .iter()
+                .filter(|s| s.bytes.ilog2() == doubling)
+                .count();
             assert!(of > 20, "{doubling}: {of}");
         }
         for rest in 0..16 {
-            assert!(shapes.iter().any(|s| s.to % 16 == rest) && shapes.iter().any(|s| s.bytes % 16 == rest));
+            assert!(
+                shapes.iter().any(|s| s.to % 16 == rest)
+                    && shapes.iter().any(|s| s.bytes % 16 == rest)
+            );
         }
         assert!(shapes.iter().any(|s| s.to % 4 != s.from % 4));
     }
@@ -119,15 +150,26 @@ mod tests {
         let room = 4 << 30;
         let shapes = size_ladder(room, 256 << 10, 1 << 30, 1, 9);
         apart(&shapes, room);
-        let steps = |doubling: u32| shapes.iter().filter(|s| s.bytes.ilog2() == doubling).count();
-        assert!((18..=30).all(|doubling| steps(doubling) == if doubling < 26 { 4 } else { 1 }), "{shapes:?}");
+        let steps = |doubling: u32| {
+            shapes
+                .iter()
+                .filter(|s| s.bytes.ilog2() == doubling)
+                .count()
+        };
+        assert!(
+            (18..=30).all(|doubling| steps(doubling) == if doubling < 26 { 4 } else { 1 }),
+            "{shapes:?}"
+        );
         assert!(shapes.iter().any(|s| (3 << 20..4 << 20).contains(&s.bytes)));
         assert!(shapes.iter().all(|s| s.from % 16 == s.to % 16));
         assert!(shapes.iter().any(|s| s.bytes % 4 != 0));
         let four = size_ladder(room, 256 << 10, 1 << 20, 4, 9);
         assert!(four.len() == 12 && four.is_sorted_by_key(|s| s.bytes));
         let few = size_ladder(1 << 20, 256 << 10, 1 << 30, 1, 9);
-        assert!((1..=2).contains(&few.len()), "what does not fit is left out: {few:?}");
+        assert!(
+            (1..=2).contains(&few.len()),
+            "what does not fit is left out: {few:?}"
+        );
         apart(&few, 1 << 20);
     }
 }

@@ -127,7 +127,9 @@ pub(in crate::suite) fn size(bytes: u64) -> String {
         let whole = bytes.next_multiple_of(*unit);
         match whole - bytes {
             0 if bytes > 0 => Some(format!("{} {name}", bytes / unit)),
-            less if less <= 4 && bytes > *unit => Some(format!("{} {name} - {less} B", whole / unit)),
+            less if less <= 4 && bytes > *unit => {
+                Some(format!("{} {name} - {less} B", whole / unit))
+            }
             _ => None,
         }
     });

@@ -97,7 +97,10 @@ impl Fault {
                 format!("{transfer} changes memory of GPU {gpu} that is not its target")
             }
             FaultKind::Stray { gpu, .. } => {
-                format!("{}s change memory of GPU {gpu} that is not their target", transfer.kind.direction.name())
+                format!(
+                    "{}s change memory of GPU {gpu} that is not their target",
+                    transfer.kind.direction.name()
+                )
             }
             FaultKind::Checker(why) => format!("{transfer}: {why}"),
         }
@@ -105,20 +108,34 @@ impl Fault {
 
     /// The finding of this pair; `more` are others of the same kind, as evidence.
     pub(in crate::suite) fn finding(&self, more: &[&Self]) -> Finding {
-        let severity = if matches!(self.what, FaultKind::Checker(_)) { Severity::Error } else { Severity::Fail };
-        let finding = self.code().finding(severity, Subject::Machine, self.message());
+        let severity = if matches!(self.what, FaultKind::Checker(_)) {
+            Severity::Error
+        } else {
+            Severity::Fail
+        };
+        let finding = self
+            .code()
+            .finding(severity, Subject::Machine, self.message());
         let finding = finding.values(self.traces.counts.wrong, 0, Some("words"));
-        let lines = std::iter::once(self).chain(more.iter().copied()).map(Self::evidence).collect();
+        let lines = std::iter::once(self)
+            .chain(more.iter().copied())
+            .map(Self::evidence)
+            .collect();
         let finding = finding.seen_all(lines);
         if matches!(self.what, FaultKind::Data(DataFault::Ones)) {
             return unanswered(finding);
         }
-        Finding { reason: self.reason(), ..finding }
+        Finding {
+            reason: self.reason(),
+            ..finding
+        }
     }
 
     /// Why, where more is known than the table says.
     fn reason(&self) -> Option<Reason> {
-        let FaultKind::Data(wrong) = self.what else { return None };
+        let FaultKind::Data(wrong) = self.what else {
+            return None;
+        };
         if self.transfer.kind.engine == Engine::Staged {
             return Some(Reason::HostPathBroken);
         }
@@ -137,12 +154,23 @@ impl Fault {
 
     /// `GPU 0 -> 1: copy engine write of 4 KiB: 1024 of 1024 words wrong (..); first ..; 5 of 5 times`
     fn evidence(&self) -> String {
-        let Self { transfer, traces, .. } = self;
+        let Self {
+            transfer, traces, ..
+        } = self;
         let counts = &traces.counts;
         let place = counts.first.unwrap_or_default();
-        let pattern = || (traces.first + place..).take(traces.found.len()).map(|i| word(traces.seed, i));
-        let expected = traces.expected.clone().unwrap_or_else(|| pattern().collect());
-        let times = self.times.map_or(String::new(), |(bad, all)| format!("; {bad} of {all} times"));
+        let pattern = || {
+            (traces.first + place..)
+                .take(traces.found.len())
+                .map(|i| word(traces.seed, i))
+        };
+        let expected = traces
+            .expected
+            .clone()
+            .unwrap_or_else(|| pattern().collect());
+        let times = self.times.map_or(String::new(), |(bad, all)| {
+            format!("; {bad} of {all} times")
+        });
         format!(
             "{}: {}; {} of {} words wrong ({} zero, {}{} unchanged), first at byte {} ({:#x}): found {}, expected {}{times}",
             transfer.pair,
@@ -162,11 +190,19 @@ impl Fault {
 
 /// The number of words that are all ones, as part of a sentence; empty if there are none.
 pub(in crate::suite) fn ones(words: u64) -> String {
-    if words == 0 { String::new() } else { format!("{words} all ones, ") }
+    if words == 0 {
+        String::new()
+    } else {
+        format!("{words} all ones, ")
+    }
 }
 
 fn hex(words: impl Iterator<Item = u32>) -> String {
-    words.take(SAMPLE).map(|w| format!("{w:08x}")).collect::<Vec<_>>().join(" ")
+    words
+        .take(SAMPLE)
+        .map(|w| format!("{w:08x}"))
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 /// A pair's faults as findings: one for each code and direction, worded by the first of them.
@@ -174,14 +210,20 @@ pub(in crate::suite) fn findings(pair: Pair, faults: &[Fault]) -> Vec<(Pair, Fin
     let mut groups: Vec<Vec<&Fault>> = Vec::new();
     for fault in faults {
         let alike = |g: &&mut Vec<&Fault>| {
-            g.first()
-                .is_some_and(|f| f.code() == fault.code() && f.transfer.kind.direction == fault.transfer.kind.direction)
+            g.first().is_some_and(|f| {
+                f.code() == fault.code()
+                    && f.transfer.kind.direction == fault.transfer.kind.direction
+            })
         };
         match groups.iter_mut().find(alike) {
             Some(group) => group.push(fault),
             None => groups.push(vec![fault]),
         }
     }
-    let one = |group: Vec<&Fault>| group.split_first().map(|(first, more)| (pair, first.finding(more)));
+    let one = |group: Vec<&Fault>| {
+        group
+            .split_first()
+            .map(|(first, more)| (pair, first.finding(more)))
+    };
     groups.into_iter().filter_map(one).collect()
 }

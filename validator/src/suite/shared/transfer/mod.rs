@@ -4,7 +4,9 @@ mod definition;
 mod fault;
 
 pub(in crate::suite) use definition::{Direction, Engine, Memory, Transfer, TransferKind, size};
-pub(in crate::suite) use fault::{Circumstance, Fault, FaultKind, SAMPLE, Traces, findings, ones, unanswered};
+pub(in crate::suite) use fault::{
+    Circumstance, Fault, FaultKind, SAMPLE, Traces, findings, ones, unanswered,
+};
 
 /// The rate of faults, in percent, that `n` transfers without one rule out with 95 % confidence: 3 in n (the
 /// rule of three: (1 - p)^n = 0.05), rounded up to one digit.
@@ -31,6 +33,11 @@ mod tests {
     #[test]
     fn the_ruled_out_rate_follows_from_the_number_of_transfers() {
         let rates = [0, 16, 300, 1000, 1056, 8192, 70_000].map(ruled_out);
-        assert_eq!(rates, ["100 %", "19 %", "1 %", "0.3 %", "0.3 %", "0.04 %", "0.005 %"]);
+        assert_eq!(
+            rates,
+            [
+                "100 %", "19 %", "1 %", "0.3 %", "0.3 %", "0.04 %", "0.005 %"
+            ]
+        );
     }
 }

@@ -7,14 +7,20 @@ use outcome::finding::Recovery;
 #[must_use]
 pub fn caused_by(line: &str) -> Option<u32> {
     let (_, rest) = line.split_once("previous Xid ")?;
-    rest.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
+    rest.split(|c: char| !c.is_ascii_digit())
+        .next()?
+        .parse()
+        .ok()
 }
 
 /// The action that the driver asks for in Xid 154: `GPU recovery action changed from 0x0 (None) to 0x1 (GPU
 /// Reset Required)`. The number decides, because drivers use different words for the same one.
 #[must_use]
 pub fn changed_to(line: &str) -> Option<Recovery> {
-    let (_, now) = line.split_once("recovery action changed from ")?.1.split_once(" to 0x")?;
+    let (_, now) = line
+        .split_once("recovery action changed from ")?
+        .1
+        .split_once(" to 0x")?;
     let digits = now.split(|c: char| !c.is_ascii_hexdigit()).next()?;
     Recovery::of_driver(u64::from_str_radix(digits, 16).ok()?)
 }

@@ -9,7 +9,10 @@ const CHANGED: &str = "NVRM: Xid (PCI:0000:41:00): 154, GPU recovery action chan
 /// The cause and the remedy of a finding about such an error.
 fn shown(meaning: Meaning) -> (String, String) {
     let finding = Code::GpuXid.finding(Severity::Fail, Subject::Machine, "x");
-    let entry = FindingEntry::of(&finding.because(Reason::Xid(meaning.fault, meaning.recovery)), &Host::default());
+    let entry = FindingEntry::of(
+        &finding.because(Reason::Xid(meaning.fault, meaning.recovery)),
+        &Host::default(),
+    );
     (entry.cause.to_string(), entry.remedy.to_string())
 }
 
@@ -17,7 +20,10 @@ fn shown(meaning: Meaning) -> (String, String) {
 fn numbers_are_sorted_do_not_overlap_and_are_described() {
     assert!(TABLE.windows(2).all(|rows| rows[0].1 < rows[1].0));
     for (first, last, fault, _, words) in TABLE {
-        assert!(first <= last && *fault != FaultSource::Unknown && words.len() > 8, "{first}");
+        assert!(
+            first <= last && *fault != FaultSource::Unknown && words.len() > 8,
+            "{first}"
+        );
     }
 }
 
@@ -25,8 +31,16 @@ fn numbers_are_sorted_do_not_overlap_and_are_described() {
 fn program_errors_are_information_before_the_tests_and_errors_in_them() {
     for number in [13, 31, 43, 45, 68, 137] {
         let fault = meaning(number).fault;
-        assert_eq!(severity(fault, TestPhase::Before), Severity::Info, "{number}");
-        assert_eq!(severity(fault, TestPhase::During), Severity::Error, "{number}");
+        assert_eq!(
+            severity(fault, TestPhase::Before),
+            Severity::Info,
+            "{number}"
+        );
+        assert_eq!(
+            severity(fault, TestPhase::During),
+            Severity::Error,
+            "{number}"
+        );
     }
 }
 
@@ -34,25 +48,48 @@ fn program_errors_are_information_before_the_tests_and_errors_in_them() {
 fn hardware_errors_fail_and_unknown_ones_warn_before_the_tests() {
     let severities = |number: u32| {
         let fault = meaning(number).fault;
-        (severity(fault, TestPhase::Before), severity(fault, TestPhase::During))
+        (
+            severity(fault, TestPhase::Before),
+            severity(fault, TestPhase::During),
+        )
     };
     for number in [32, 48, 74, 79, 95, 119, 154] {
-        assert_eq!(severities(number), (Severity::Fail, Severity::Fail), "{number}");
+        assert_eq!(
+            severities(number),
+            (Severity::Fail, Severity::Fail),
+            "{number}"
+        );
     }
     for number in [39, 109, 1, 7, 90, 174, 9999] {
-        assert_eq!(severities(number), (Severity::Warn, Severity::Fail), "{number}");
+        assert_eq!(
+            severities(number),
+            (Severity::Warn, Severity::Fail),
+            "{number}"
+        );
     }
     assert_eq!(severities(63), (Severity::Warn, Severity::Warn));
-    let unknown = Meaning { fault: FaultSource::Unknown, recovery: None, words: "" };
+    let unknown = Meaning {
+        fault: FaultSource::Unknown,
+        recovery: None,
+        words: "",
+    };
     assert!(meaning(9999) == unknown && shown(unknown).1 == unmarked().shown_remedy());
 }
 
 #[test]
 fn the_actions_are_those_of_the_catalogue() {
     for (action, numbers) in [
-        (IGNORE, &[38, 43, 44, 45, 63, 66, 78, 92, 121, 137, 152, 157, 160, 161][..]),
+        (
+            IGNORE,
+            &[38, 43, 44, 45, 63, 66, 78, 92, 121, 137, 152, 157, 160, 161][..],
+        ),
         (RESTART, &[8, 13, 31, 32, 39, 68, 69, 80, 94, 135]),
-        (RESET, &[46, 48, 62, 64, 74, 95, 109, 110, 119, 120, 136, 140, 143, 155, 156, 158]),
+        (
+            RESET,
+            &[
+                46, 48, 62, 64, 74, 95, 109, 110, 119, 120, 136, 140, 143, 155, 156, 158,
+            ],
+        ),
         (REBOOT, &[79, 151]),
         (POWER, &[54]),
         (UNSPECIFIED, &[56, 57, 58, 61, 81, 123, 167, 169, 9999]),
@@ -71,41 +108,78 @@ fn unmarked() -> outcome::finding::Finding {
 #[test]
 fn every_action_has_a_remedy_and_a_program_is_checked_before_it_is_started_again() {
     for (.., fault, recovery, _) in TABLE {
-        let meaning = Meaning { fault: *fault, recovery: *recovery, words: "" };
+        let meaning = Meaning {
+            fault: *fault,
+            recovery: *recovery,
+            words: "",
+        };
         let (cause, remedy) = shown(meaning);
         let row = unmarked();
-        assert!(cause != row.shown_cause() && remedy != row.shown_remedy(), "{meaning:?}");
+        assert!(
+            cause != row.shown_cause() && remedy != row.shown_remedy(),
+            "{meaning:?}"
+        );
     }
-    assert!(shown(meaning(31)).1.starts_with("end other programs on the GPUs"));
-    assert!(shown(meaning(94)).1.starts_with("start the program that the line names again"));
-    assert!(shown(meaning(161)).1.starts_with("look up the number"), "it fails");
+    assert!(
+        shown(meaning(31))
+            .1
+            .starts_with("end other programs on the GPUs")
+    );
+    assert!(
+        shown(meaning(94))
+            .1
+            .starts_with("start the program that the line names again")
+    );
+    assert!(
+        shown(meaning(161)).1.starts_with("look up the number"),
+        "it fails"
+    );
     assert!(shown(meaning(79)).1.starts_with("reboot the machine"));
 }
 
 #[test]
 fn the_driver_names_the_action_and_its_number_counts_not_its_words() {
     for (change, action) in [
-        ("0x0 (None) to 0x1 (GPU Reset Required)", Some(Recovery::ResetGpu)),
+        (
+            "0x0 (None) to 0x1 (GPU Reset Required)",
+            Some(Recovery::ResetGpu),
+        ),
         ("0x0 (None) to 0x1 (PF FLR)", Some(Recovery::ResetGpu)),
-        ("0x1 (GPU Reset Required) to 0x2 (Node Reboot Required)", Some(Recovery::RebootNode)),
+        (
+            "0x1 (GPU Reset Required) to 0x2 (Node Reboot Required)",
+            Some(Recovery::RebootNode),
+        ),
         ("0x0 (None) to 0x3 (Drain P2P)", Some(Recovery::DrainP2p)),
-        ("0x3 (Drain P2P) to 0x4 (Drain and Reset)", Some(Recovery::DrainAndReset)),
+        (
+            "0x3 (Drain P2P) to 0x4 (Drain and Reset)",
+            Some(Recovery::DrainAndReset),
+        ),
         ("0x4 (Drain and Reset) to 0x0 (None)", Some(Recovery::None)),
         ("0x0 (None) to 0x5 (Something)", None),
         ("0x0 (None) to 0xfffffffffffffffff (Something)", None),
         ("0x0 (None) to nothing", None),
         ("0x0", None),
     ] {
-        assert_eq!(changed_to(&format!("{CHANGED} {change}")), action, "{change}");
+        assert_eq!(
+            changed_to(&format!("{CHANGED} {change}")),
+            action,
+            "{change}"
+        );
     }
 }
 
 #[test]
 fn the_newest_action_of_the_driver_counts() {
-    let lines = [format!("{CHANGED} 0x0 (None) to 0x1 (x)"), format!("{CHANGED} 0x1 (x) to 0x2 (y)")];
+    let lines = [
+        format!("{CHANGED} 0x0 (None) to 0x1 (x)"),
+        format!("{CHANGED} 0x1 (x) to 0x2 (y)"),
+    ];
     let lines: Vec<_> = lines.iter().map(String::as_str).collect();
     let now = meaning_of(154, &lines);
-    assert_eq!((now.fault, now.recovery, now.words), (Gpu, REBOOT, demand(Recovery::RebootNode)));
+    assert_eq!(
+        (now.fault, now.recovery, now.words),
+        (Gpu, REBOOT, demand(Recovery::RebootNode))
+    );
     assert!(shown(now).1.starts_with("reboot the machine"));
     let over = format!("{CHANGED} 0x2 (y) to 0x0 (None)");
     let over = meaning_of(154, &[lines[0], &over]);
@@ -121,7 +195,13 @@ fn a_newer_nvlink_error_asks_for_a_reset_only_where_its_line_says_fatal() {
     assert_eq!(meaning_of(145, &[mild]).recovery, IGNORE);
     assert_eq!(meaning_of(145, &[mild, bad, mild]).recovery, RESET);
     assert_eq!(meaning_of(145, &[mild, "cut off"]).recovery, UNSPECIFIED);
-    assert_eq!((meaning_of(145, &[mild, bad]).fault, meaning_of(145, &[]).fault), (Link, Link));
+    assert_eq!(
+        (
+            meaning_of(145, &[mild, bad]).fault,
+            meaning_of(145, &[]).fault
+        ),
+        (Link, Link)
+    );
 }
 
 #[test]
@@ -134,7 +214,10 @@ fn an_nvlink_error_that_says_nonfatal_warns_and_its_remedy_says_so() {
         for when in [TestPhase::Before, TestPhase::During] {
             assert_eq!(severity(mild.fault, when), Severity::Warn, "{line}");
         }
-        assert!(shown(mild).1.starts_with("nothing now") && mild.recovery == IGNORE, "{mild:?}");
+        assert!(
+            shown(mild).1.starts_with("nothing now") && mild.recovery == IGNORE,
+            "{mild:?}"
+        );
     }
 }
 
@@ -143,7 +226,10 @@ fn no_remedy_says_to_do_nothing_about_an_error_that_fails() {
     for number in 0..=200 {
         let meaning = meaning(number);
         let fails = severity(meaning.fault, TestPhase::Before) == Severity::Fail;
-        assert!(!fails || !shown(meaning).1.starts_with("nothing"), "{number}");
+        assert!(
+            !fails || !shown(meaning).1.starts_with("nothing"),
+            "{number}"
+        );
     }
 }
 
@@ -151,7 +237,11 @@ fn no_remedy_says_to_do_nothing_about_an_error_that_fails() {
 fn a_line_may_name_an_earlier_xid_as_its_cause() {
     let line = "NVRM: Xid (PCI:0000:4c:00): 45, pid=1000, name=python3, Ch 00000000 caused by previous Xid 149";
     assert_eq!(caused_by(line), Some(149));
-    for other in ["NVRM: Xid (PCI:0000:4c:00): 45, pid=1000, Ch 00000000", "caused by previous Xid", "previous Xid x"] {
+    for other in [
+        "NVRM: Xid (PCI:0000:4c:00): 45, pid=1000, Ch 00000000",
+        "caused by previous Xid",
+        "previous Xid x",
+    ] {
         assert_eq!(caused_by(other), None, "{other}");
     }
 }

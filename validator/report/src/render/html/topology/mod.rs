@@ -58,7 +58,11 @@ struct TopologyDrawing<'a> {
 pub(super) fn section_of(report: &Report) -> Option<Element> {
     let fabric = report.fabric.as_ref().filter(|_| !report.gpus.is_empty())?;
     let tree = Tree::of(fabric);
-    let all: Vec<_> = fabric.nics.iter().filter(|nic| tree.get(**nic).is_some_and(|d| d.physfn.is_none())).collect();
+    let all: Vec<_> = fabric
+        .nics
+        .iter()
+        .filter(|nic| tree.get(**nic).is_some_and(|d| d.physfn.is_none()))
+        .collect();
     let nics = all.iter().take(MAX_NICS).map(|nic| **nic);
     let ends: BTreeSet<Bdf> = fabric.gpus.iter().copied().chain(nics).collect();
     let mut roots: BTreeMap<Option<u32>, Vec<Node<'_>>> = BTreeMap::new();
@@ -91,7 +95,10 @@ pub(super) fn section_of(report: &Report) -> Option<Element> {
     let mut drawn = Vec::new();
     for (numa, nodes) in &roots {
         // Without lines between the halves they stand beside each other where there is room.
-        if !drawable && canvas.ends.len() > MAX_ROWS && drawn.is_empty() && canvas.middle.len() * 2 >= canvas.ends.len()
+        if !drawable
+            && canvas.ends.len() > MAX_ROWS
+            && drawn.is_empty()
+            && canvas.middle.len() * 2 >= canvas.ends.len()
         {
             drawn.push(canvas.drawing(width, "Topology of the machine, first half"));
         }
@@ -100,12 +107,18 @@ pub(super) fn section_of(report: &Report) -> Option<Element> {
     if drawable {
         canvas.draw_pairs();
     }
-    let title = if drawn.is_empty() { "Topology of the machine" } else { "Topology of the machine, second half" };
+    let title = if drawn.is_empty() {
+        "Topology of the machine"
+    } else {
+        "Topology of the machine, second half"
+    };
     drawn.push(canvas.drawing(width, title));
     let drawn = element("div").with("class", "halves").children(drawn);
     let more = all.len().saturating_sub(MAX_NICS);
     let links = links_note(more, !canvas.lanes.is_empty(), !canvas.acs.is_empty());
-    let notes = [Some(links), pairs_note(&canvas.bad, report.gpus.len())].into_iter().flatten();
+    let notes = [Some(links), pairs_note(&canvas.bad, report.gpus.len())]
+        .into_iter()
+        .flatten();
     Some(
         section("Topology")
             .with("id", "topology")
@@ -120,26 +133,44 @@ impl TopologyDrawing<'_> {
     fn drawing(&mut self, width: f64, title: &str) -> Element {
         let parts = std::mem::take(&mut self.parts);
         let desc = std::mem::take(&mut self.summary).join("; ");
-        drawing((width, std::mem::replace(&mut self.y, TOP)), title, &desc, parts)
+        drawing(
+            (width, std::mem::replace(&mut self.y, TOP)),
+            title,
+            &desc,
+            parts,
+        )
     }
 }
 
 /// The width of the ports of a chain with the room behind them.
 fn depth(chain: &[&Device]) -> f64 {
     let ports = chain.len().saturating_sub(1);
-    chain.iter().take(ports).map(|device| PORT + gap(device)).sum()
+    chain
+        .iter()
+        .take(ports)
+        .map(|device| PORT + gap(device))
+        .sum()
 }
 
 /// The room to the right of a port: a switch's ports are close together.
 const fn gap(port: &Device) -> f64 {
-    if matches!(port.kind, Kind::Upstream) { 6.0 } else { LINK }
+    if matches!(port.kind, Kind::Upstream) {
+        6.0
+    } else {
+        LINK
+    }
 }
 
 fn insert<'a>(nodes: &mut Vec<Node<'a>>, chain: &[&'a Device]) {
-    let Some((first, rest)) = chain.split_first() else { return };
+    let Some((first, rest)) = chain.split_first() else {
+        return;
+    };
     let known = nodes.iter().position(|node| node.device.bdf == first.bdf);
     let at = known.unwrap_or_else(|| {
-        nodes.push(Node { device: first, below: Vec::new() });
+        nodes.push(Node {
+            device: first,
+            below: Vec::new(),
+        });
         nodes.len() - 1
     });
     if let Some(node) = nodes.get_mut(at) {
@@ -149,8 +180,15 @@ fn insert<'a>(nodes: &mut Vec<Node<'a>>, chain: &[&'a Device]) {
 
 /// The ports whose ACS the fabric pass cleared, as its finding lists them.
 fn ports_with_cleared_acs(report: &Report) -> BTreeSet<String> {
-    let findings = report.tests.iter().flat_map(|test| &test.findings).filter(|f| f.is(Code::AcsCleared));
-    findings.flat_map(|f| &f.evidence).filter_map(|line| Some(line.split_once(": ")?.0.to_owned())).collect()
+    let findings = report
+        .tests
+        .iter()
+        .flat_map(|test| &test.findings)
+        .filter(|f| f.is(Code::AcsCleared));
+    findings
+        .flat_map(|f| &f.evidence)
+        .filter_map(|line| Some(line.split_once(": ")?.0.to_owned()))
+        .collect()
 }
 
 /// Pairs that findings name, the lower number first, each with its worst finding's code. A finding that represents many
@@ -158,7 +196,9 @@ fn ports_with_cleared_acs(report: &Report) -> BTreeSet<String> {
 fn bad_pairs(report: &Report) -> BTreeMap<Pair, (Severity, String)> {
     let mut all: BTreeMap<Pair, (Severity, String)> = BTreeMap::new();
     let mut keep = |pair: Pair, finding: &FindingEntry| {
-        let worst = all.entry(pair.sorted()).or_insert((finding.severity, finding.code.clone()));
+        let worst = all
+            .entry(pair.sorted())
+            .or_insert((finding.severity, finding.code.clone()));
         if finding.severity > worst.0 {
             *worst = (finding.severity, finding.code.clone());
         }
@@ -166,14 +206,27 @@ fn bad_pairs(report: &Report) -> BTreeMap<Pair, (Severity, String)> {
     for test in &report.tests {
         let bad = || test.findings.iter().filter(|f| f.severity > Severity::Info);
         for finding in bad().filter(|f| !f.about().named_pairs().is_empty()) {
-            pairs_of(finding, report).into_iter().for_each(|pair| keep(pair, finding));
+            pairs_of(finding, report)
+                .into_iter()
+                .for_each(|pair| keep(pair, finding));
         }
-        let Some(worst) = bad().rev().max_by_key(|f| f.severity) else { continue };
-        pair_rows(&test.tables).filter(|row| !row.is_good()).for_each(|row| keep(row.pair(), worst));
-        for matrix in test.matrices.iter().filter(|matrix| matrix.metric() == Some(Metric::ACCESS)) {
+        let Some(worst) = bad().rev().max_by_key(|f| f.severity) else {
+            continue;
+        };
+        pair_rows(&test.tables)
+            .filter(|row| !row.is_good())
+            .for_each(|row| keep(row.pair(), worst));
+        for matrix in test
+            .matrices
+            .iter()
+            .filter(|matrix| matrix.metric() == Some(Metric::ACCESS))
+        {
             let values = matrix.values.iter().enumerate();
-            let cells = values
-                .flat_map(|(from, row)| row.iter().enumerate().map(move |(to, value)| (Pair::of(from, to), *value)));
+            let cells = values.flat_map(|(from, row)| {
+                row.iter()
+                    .enumerate()
+                    .map(move |(to, value)| (Pair::of(from, to), *value))
+            });
             let none = cells.filter(|(pair, value)| pair.from != pair.to && *value == Some(0.0));
             none.for_each(|(pair, _)| keep(pair, worst));
         }
@@ -184,9 +237,19 @@ fn bad_pairs(report: &Report) -> BTreeMap<Pair, (Severity, String)> {
 /// The fewest lanes of each GPU's link under load, if a test has measured them.
 fn lanes_under_load(report: &Report) -> BTreeMap<GpuId, u32> {
     let mut all = BTreeMap::new();
-    for table in report.tests.iter().flat_map(|test| &test.tables).map(Table::known) {
-        let Table::Samples(rows) = table.as_ref() else { continue };
-        for (gpu, lanes) in rows.iter().filter_map(|row| Some((row.state.gpu, row.lanes?))) {
+    for table in report
+        .tests
+        .iter()
+        .flat_map(|test| &test.tables)
+        .map(Table::known)
+    {
+        let Table::Samples(rows) = table.as_ref() else {
+            continue;
+        };
+        for (gpu, lanes) in rows
+            .iter()
+            .filter_map(|row| Some((row.state.gpu, row.lanes?)))
+        {
             let least = all.entry(gpu).or_insert(lanes);
             *least = lanes.min(*least);
         }
@@ -196,7 +259,11 @@ fn lanes_under_load(report: &Report) -> BTreeMap<GpuId, u32> {
 
 /// Whether the GPUs are not all of one model.
 fn is_mixed(report: &Report) -> bool {
-    let models: BTreeSet<_> = report.gpus.iter().map(|gpu| words::model(report, gpu)).collect();
+    let models: BTreeSet<_> = report
+        .gpus
+        .iter()
+        .map(|gpu| words::model(report, gpu))
+        .collect();
     models.len() > 1
 }
 
@@ -212,8 +279,11 @@ fn are_drawable(bad: &BTreeMap<Pair, (Severity, String)>, gpus: usize) -> bool {
 
 fn links_note(nics: usize, loaded: bool, acs: bool) -> String {
     let mut text = "PCI Express links: generation and lanes".to_owned();
-    text +=
-        if loaded { " at rest, and the fewest lanes under load." } else { " at rest, when GPUs lower the generation." };
+    text += if loaded {
+        " at rest, and the fewest lanes under load."
+    } else {
+        " at rest, when GPUs lower the generation."
+    };
     if acs {
         text += " ACS cleared: the fabric pass changed this port's register. ACS with letters: redirection that is on.";
     }
@@ -232,13 +302,30 @@ fn pairs_note(bad: &BTreeMap<Pair, (Severity, String)>, gpus: usize) -> Option<S
         return None;
     }
     if !are_drawable(bad, gpus) {
-        let count = if bad.len() < all { format!("{} of {all} pairs", bad.len()) } else { format!("All {all} pairs") };
-        return Some(format!("{count} have findings: {codes}. They are not drawn."));
+        let count = if bad.len() < all {
+            format!("{} of {all} pairs", bad.len())
+        } else {
+            format!("All {all} pairs")
+        };
+        return Some(format!(
+            "{count} have findings: {codes}. They are not drawn."
+        ));
     }
-    let named: Vec<_> = bad.keys().take(6).map(|pair| format!("GPU {} and {}", pair.from, pair.to)).collect();
+    let named: Vec<_> = bad
+        .keys()
+        .take(6)
+        .map(|pair| format!("GPU {} and {}", pair.from, pair.to))
+        .collect();
     let more = bad.len().saturating_sub(named.len());
-    let more = if more > 0 { format!(", and {more} more pairs") } else { String::new() };
-    Some(format!("Lines at the right: pairs with findings, {}{more}.", named.join(", ")))
+    let more = if more > 0 {
+        format!(", and {more} more pairs")
+    } else {
+        String::new()
+    };
+    Some(format!(
+        "Lines at the right: pairs with findings, {}{more}.",
+        named.join(", ")
+    ))
 }
 
 #[cfg(test)]
@@ -248,14 +335,24 @@ mod tests {
     #[test]
     fn all_pairs_are_a_sentence_and_no_lines() {
         let bad = |pairs: &[(usize, usize)]| -> BTreeMap<Pair, (Severity, String)> {
-            pairs.iter().map(|(a, b)| (Pair::of(*a, *b), (Severity::Fail, "P2P-SLOW".to_owned()))).collect()
+            pairs
+                .iter()
+                .map(|(a, b)| (Pair::of(*a, *b), (Severity::Fail, "P2P-SLOW".to_owned())))
+                .collect()
         };
         let three = bad(&[(0, 1), (0, 2), (1, 2)]);
         assert!(!are_drawable(&three, 3));
         let note = pairs_note(&three, 3).unwrap();
-        assert_eq!(note, "All 3 pairs have findings: P2P-SLOW. They are not drawn.");
+        assert_eq!(
+            note,
+            "All 3 pairs have findings: P2P-SLOW. They are not drawn."
+        );
         assert!(are_drawable(&three, 4) && are_drawable(&bad(&[(0, 1)]), 2));
-        assert!(pairs_note(&three, 4).unwrap().starts_with("Lines at the right: pairs with findings, GPU 0 and 1, "));
+        assert!(
+            pairs_note(&three, 4)
+                .unwrap()
+                .starts_with("Lines at the right: pairs with findings, GPU 0 and 1, ")
+        );
         let many: Vec<_> = (1..=MAX_PAIRS + 1).map(|n| (0, n)).collect();
         assert!(!are_drawable(&bad(&many), 64));
         assert_eq!(

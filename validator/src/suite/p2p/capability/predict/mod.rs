@@ -110,7 +110,10 @@ pub(super) type Prediction = (Expected, String);
 /// The prediction for a pair.
 pub(super) fn predict(pair: &PairFacts<'_>) -> Prediction {
     if pair.nvlinks > 0 {
-        return (Expected::Access, format!("{} NVLinks join the GPUs", pair.nvlinks));
+        return (
+            Expected::Access,
+            format!("{} NVLinks join the GPUs", pair.nvlinks),
+        );
     }
     let [a, b] = pair.gpus;
     let chips = a.chip.zip(b.chip);
@@ -123,7 +126,10 @@ pub(super) fn predict(pair: &PairFacts<'_>) -> Prediction {
     }
     let off = |keys: RegistryKeys| keys.read == ForceP2p::Off || keys.write == ForceP2p::Off;
     if pair.driver.is_some_and(|driver| off(driver.keys)) {
-        return (DISABLED, "the registry key ForceP2P forbids peer access".to_owned());
+        return (
+            DISABLED,
+            "the registry key ForceP2P forbids peer access".to_owned(),
+        );
     }
     if let Some(clique) = a.clique.filter(|clique| b.clique == Some(*clique)) {
         let why = format!(
@@ -131,15 +137,26 @@ pub(super) fn predict(pair: &PairFacts<'_>) -> Prediction {
         );
         return (Expected::Access, why);
     }
-    let Some(Driver { version, changed, keys }) = pair.driver else {
-        return (Expected::Unknown, "the driver's version or keys are unknown".to_owned());
+    let Some(Driver {
+        version,
+        changed,
+        keys,
+    }) = pair.driver
+    else {
+        return (
+            Expected::Unknown,
+            "the driver's version or keys are unknown".to_owned(),
+        );
     };
     let Some((one, other)) = chips else {
         return (Expected::Unknown, "the chip of a GPU is unknown".to_owned());
     };
     let forced = keys.read == ForceP2p::On && keys.write == ForceP2p::On;
     if one.name != other.name && !forced {
-        let why = format!("the chips differ ({} and {}), and ForceP2P is not set", one.name, other.name);
+        let why = format!(
+            "the chips differ ({} and {}), and ForceP2P is not set",
+            one.name, other.name
+        );
         return (NOT_SUPPORTED, why);
     }
     if !(a.geforce && b.geforce) {
@@ -154,15 +171,25 @@ pub(super) fn predict(pair: &PairFacts<'_>) -> Prediction {
     let whose = |boards: String| (Expected::Unknown, others_decide(&boards, one.family));
     match one.family {
         Family::Ada if changed.is_none() => {
-            return (Expected::Unknown, "the patch level of the driver's module is unknown".to_owned());
+            return (
+                Expected::Unknown,
+                "the patch level of the driver's module is unknown".to_owned(),
+            );
         }
         Family::Ada if !ours => return whose(format!("GeForce boards of {}", one.family)),
-        Family::Turing | Family::Hopper => return whose(format!("GeForce boards of {}", one.family)),
+        Family::Turing | Family::Hopper => {
+            return whose(format!("GeForce boards of {}", one.family));
+        }
         // Our changes for Ampere are in modules of 580 and newer whose description names the family, which a module does not tell.
         // Where they were left out, the module refuses peers.
-        Family::Ampere if !ours || version < NEW_PEERS => return whose(format!("GeForce boards of {}", one.family)),
+        Family::Ampere if !ours || version < NEW_PEERS => {
+            return whose(format!("GeForce boards of {}", one.family));
+        }
         Family::Blackwell if !ours && version < NEW_PEERS => {
-            return whose(format!("GeForce boards of {} before version {NEW_PEERS}", one.family));
+            return whose(format!(
+                "GeForce boards of {} before version {NEW_PEERS}",
+                one.family
+            ));
         }
         Family::Ampere | Family::Ada | Family::Blackwell => {}
     }
@@ -177,13 +204,22 @@ pub(super) fn predict(pair: &PairFacts<'_>) -> Prediction {
         _ => version >= NEW_PEERS,
     };
     if !has_entries {
-        return claimed(ours, format!("driver {version} has no page entries for peers through BAR1; {NEW_PEERS} has"));
+        return claimed(
+            ours,
+            format!("driver {version} has no page entries for peers through BAR1; {NEW_PEERS} has"),
+        );
     }
     if keys.through != RequestedMechanism::Bar1 {
-        let key = if version >= NEW_PEERS { "RMPcieP2PType=1" } else { "RMForceP2PType=2" };
+        let key = if version >= NEW_PEERS {
+            "RMPcieP2PType=1"
+        } else {
+            "RMForceP2PType=2"
+        };
         return claimed(
             ours && version < OLD_PEERS,
-            format!("the registry key {key} is not set, so only mailboxes are left, which a GeForce does not have"),
+            format!(
+                "the registry key {key} is not set, so only mailboxes are left, which a GeForce does not have"
+            ),
         );
     }
     static_map([a, b], keys, ours).unwrap_or_else(|| {
@@ -194,7 +230,11 @@ pub(super) fn predict(pair: &PairFacts<'_>) -> Prediction {
 
 /// A claim of peer access that would not deliver data: with our changes, the driver refuses access instead.
 fn claimed(ours: bool, why: String) -> Prediction {
-    if ours { (NOT_SUPPORTED, why) } else { (Expected::Claimed, why) }
+    if ours {
+        (NOT_SUPPORTED, why)
+    } else {
+        (Expected::Claimed, why)
+    }
 }
 
 fn stock() -> String {
@@ -204,7 +244,9 @@ fn stock() -> String {
 /// For boards for which only modules of others have peers through BAR1.
 fn others_decide(boards: &str, family: Family) -> String {
     let ours = match family {
-        Family::Ampere => format!(", and firstlight's from {NEW_PEERS} on in an image for ampere-geforce"),
+        Family::Ampere => {
+            format!(", and firstlight's from {NEW_PEERS} on in an image for ampere-geforce")
+        }
         _ => String::new(),
     };
     format!(
@@ -216,7 +258,10 @@ fn others_decide(boards: &str, family: Family) -> String {
 /// The prediction unless both GPUs have their memory in BAR1; `None` if they have.
 fn static_map(gpus: [GpuFacts; 2], keys: RegistryKeys, ours: bool) -> Option<Prediction> {
     if keys.static_map == StaticMap::Off {
-        return Some(claimed(ours, "RMForceStaticBar1=0 forbids the static map of BAR1".to_owned()));
+        return Some(claimed(
+            ours,
+            "RMForceStaticBar1=0 forbids the static map of BAR1".to_owned(),
+        ));
     }
     let unmapped = gpus.iter().any(|gpu| gpu.mapped == Some(false));
     // A map that is there is not short of room, but may begin at the wrong address.
@@ -225,8 +270,15 @@ fn static_map(gpus: [GpuFacts; 2], keys: RegistryKeys, ours: bool) -> Option<Pre
         obstruction => Some(obstruction),
     });
     if let Some(obstruction) = obstructed {
-        let counted = if unmapped { "; NVML counts too little of BAR1 as mapped" } else { "" };
-        return Some(claimed(ours, format!("{}{counted}; see the test bar1", obstructed_by(obstruction))));
+        let counted = if unmapped {
+            "; NVML counts too little of BAR1 as mapped"
+        } else {
+            ""
+        };
+        return Some(claimed(
+            ours,
+            format!("{}{counted}; see the test bar1", obstructed_by(obstruction)),
+        ));
     }
     if unmapped {
         return Some(claimed(
@@ -235,18 +287,33 @@ fn static_map(gpus: [GpuFacts; 2], keys: RegistryKeys, ours: bool) -> Option<Pre
         ));
     }
     let known = gpus.iter().all(|gpu| gpu.mapped == Some(true));
-    (!known).then(|| (Expected::Unknown, "NVML does not report whether BAR1 is mapped".to_owned()))
+    (!known).then(|| {
+        (
+            Expected::Unknown,
+            "NVML does not report whether BAR1 is mapped".to_owned(),
+        )
+    })
 }
 
 /// What keeps peers from using a GPU's map, in words.
 fn obstructed_by(obstruction: MapObstruction) -> String {
     match obstruction {
         MapObstruction::Short { missing, console } => {
-            let console = if console { ", because a console takes its first 512 MiB" } else { "" };
-            format!("BAR1 of a GPU is at least {missing} MiB too small for the driver's map of all memory{console}")
+            let console = if console {
+                ", because a console takes its first 512 MiB"
+            } else {
+                ""
+            };
+            format!(
+                "BAR1 of a GPU is at least {missing} MiB too small for the driver's map of all memory{console}"
+            )
         }
         MapObstruction::Misaligned { console } => {
-            let what = if console { "a console" } else { "the driver's mailboxes" };
+            let what = if console {
+                "a console"
+            } else {
+                "the driver's mailboxes"
+            };
             format!(
                 "{what} at the start of BAR1 of a GPU moves the driver's map of all memory away from a multiple of 512 MiB, \
                  and the driver maps peers nowhere else before version {NEW_PEERS}"
@@ -258,16 +325,26 @@ fn obstructed_by(obstruction: MapObstruction) -> String {
 /// Boards with their own mechanism: firmware and host decide about access.
 fn professional(pair: &PairFacts<'_>, keys: RegistryKeys) -> Prediction {
     if keys.through != RequestedMechanism::Bar1 || keys.read == ForceP2p::On {
-        return (Expected::Unknown, "the firmware of these boards decides".to_owned());
+        return (
+            Expected::Unknown,
+            "the firmware of these boards decides".to_owned(),
+        );
     }
     if pair.switch {
-        return (Expected::Access, "through BAR1: a PCIe switch is above both".to_owned());
+        return (
+            Expected::Access,
+            "through BAR1: a PCIe switch is above both".to_owned(),
+        );
     }
     match pair.host {
-        None => (Expected::Unknown, "through BAR1, and the processor's model is unknown".to_owned()),
-        Some(host) if trusted(host) => {
-            (Expected::Access, "through BAR1: NVIDIA's driver trusts this processor's root complex".to_owned())
-        }
+        None => (
+            Expected::Unknown,
+            "through BAR1, and the processor's model is unknown".to_owned(),
+        ),
+        Some(host) if trusted(host) => (
+            Expected::Access,
+            "through BAR1: NVIDIA's driver trusts this processor's root complex".to_owned(),
+        ),
         Some(host) => {
             let why = format!(
                 "through BAR1 NVIDIA's driver trusts AMD Zen, Intel Sapphire Rapids, or a switch above both; this is {} family {} model {}",
