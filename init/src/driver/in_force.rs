@@ -4,7 +4,7 @@
 use super::parameters::ModuleParameters;
 use super::report::{Code, Finding, Parameter, Severity};
 use crate::modules::deps::module_name;
-use contract::driver::same_value;
+use contract::driver_account::same_value;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;

@@ -19,13 +19,13 @@ pub mod start;
 pub mod unfinished;
 
 /// The result of the driver's start, which `driver.json` carries to the validator: the account of
-/// [`contract::driver`] with the codes that init may write.
+/// [`contract::driver_account`] with the codes that init may write.
 pub mod report {
-    pub use contract::driver::{Code, Image, Module, Node, Outcome, Parameter};
+    pub use contract::driver_account::{Code, Image, Module, Node, Outcome, Parameter};
     pub use contract::outcome::Severity;
 
     /// The whole file.
-    pub type Report = contract::driver::Account<Code>;
+    pub type Report = contract::driver_account::Account<Code>;
     /// One finding.
-    pub type Finding = contract::driver::Finding<Code>;
+    pub type Finding = contract::driver_account::Finding<Code>;
 }

@@ -113,7 +113,7 @@ pub fn driver_evidence(bytes: &[u8]) {
     assert!(
         params::parse(&text)
             .values()
-            .all(|value| text.contains(value) && contract::driver::same_value(value, value))
+            .all(|value| text.contains(value) && contract::driver_account::same_value(value, value))
     );
 }
 

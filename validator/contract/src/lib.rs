@@ -2,7 +2,7 @@
 //! their text forms: nothing here reads files, makes decisions or acts.
 
 pub mod config_format;
-pub mod driver;
+pub mod driver_account;
 pub mod elf;
 pub mod kmsg;
 pub mod last_line;
@@ -15,7 +15,7 @@ pub mod text;
 
 /// The names of the documents that one program writes and the other reads.
 pub mod schema {
-    /// init's account of the driver's start, [`crate::driver::Account`].
+    /// init's account of the driver's start, [`crate::driver_account::Account`].
     pub const DRIVER: &str = "firstlight.driver/1";
     /// The result of `firstlight fabric fix`; init reads its `summary`.
     pub const FIX: &str = "firstlight.fix/1";

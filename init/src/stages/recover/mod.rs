@@ -14,7 +14,7 @@ use crate::machine::Machine;
 use crate::sys::descriptors;
 use crate::sys::process::{self, Signal};
 use crate::verdict::{RecoveryNeed, StageError, Validation, part_passed, recovery_need};
-use contract::driver::Outcome;
+use contract::driver_account::Outcome;
 use contract::mark::{Mark, Step, sanitize};
 use contract::outcome::code;
 use journal::Journal;

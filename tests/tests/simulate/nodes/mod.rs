@@ -88,7 +88,7 @@ impl<'c> NodeGroup<'c> {
             dir,
             port: free_port(),
             size,
-            timeout: 30,
+            timeout: 120,
         }
     }
 

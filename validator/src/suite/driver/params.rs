@@ -4,7 +4,7 @@
 
 use crate::suite::context::{TestContext, known};
 use crate::suite::{FILE_DEADLINE, Group, Test};
-use contract::driver::same_value;
+use contract::driver_account::same_value;
 use machine::host::modprobe::{self, Passed};
 use machine::host::nvidia::ReadResult;
 use machine::host::nvidia::account::{Account, Parameter};

@@ -5,8 +5,8 @@
 use super::{ReadResult, at, confidential};
 use crate::host::modules::absent_is_none;
 use crate::root::Root;
-use contract::driver::Code as Noted;
-pub use contract::driver::{Account, Outcome, Parameter};
+use contract::driver_account::Code as Noted;
+pub use contract::driver_account::{Account, Outcome, Parameter};
 use contract::schema;
 use outcome::finding::{Code, Finding, Reason, Severity, Subject};
 
@@ -20,7 +20,7 @@ pub fn findings(account: &Account) -> Vec<Finding> {
 }
 
 /// A code that init does not write is a defect of one of the two programs, and an error.
-fn finding(noted: &contract::driver::Finding) -> Finding {
+fn finding(noted: &contract::driver_account::Finding) -> Finding {
     let (code, severity, message) = match Noted::named(&noted.code) {
         Some(code) => (table_code(code), noted.severity, noted.message.clone()),
         None => {
