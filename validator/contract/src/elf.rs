@@ -108,9 +108,6 @@ fn number(bytes: &[u8], at: usize, size: usize) -> Option<u64> {
 }
 
 /// The smallest ELF file with one section of that name.
-///
-/// # Panics
-/// Never: the numbers fit.
 #[cfg(any(test, feature = "samples"))]
 #[must_use]
 #[expect(clippy::indexing_slicing, reason = "the header has all these places")]

@@ -136,7 +136,7 @@ fn a_file_that_changed_since_is_shown_and_left_alone() {
     );
     assert!(
         !dir.path().join("etc/modprobe.d").exists(),
-        "what nobody touched is gone"
+        "a file that was not changed is gone"
     );
     // Once the user has put it right, the rest is taken back.
     fs::write(&grub, text).unwrap();

@@ -4,14 +4,11 @@
 
 use super::place::Place;
 use crate::host::kmsg::Line;
-use crate::pcie::model::{Bdf, Device, Fabric};
+use crate::host::nvidia::managers::is_nvswitch;
+use crate::pcie::model::{Bdf, Fabric};
 use crate::pcie::nic;
 use crate::pcie::tree::Tree;
-use contract::pci_vendor;
 use std::collections::BTreeSet;
-
-/// The class of an NVSwitch: other bridge.
-const NVSWITCH: &str = "0x0680";
 
 /// What lines of the log are judged against. `Default` is a machine about which nothing is known.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -161,9 +158,11 @@ pub(super) fn is_driver_start(text: &str) -> bool {
 impl Devices {
     fn of<F>(fabric: &Fabric<F>) -> Self {
         let tree = Tree::of(fabric);
-        let is_switch =
-            |d: &&Device| d.vendor == pci_vendor::NVIDIA && d.class.starts_with(NVSWITCH);
-        let switches = fabric.devices.iter().filter(is_switch).map(|d| d.bdf);
+        let switches = fabric
+            .devices
+            .iter()
+            .filter(|d| is_nvswitch(d))
+            .map(|d| d.bdf);
         let whole: BTreeSet<Bdf> = fabric
             .gpus
             .iter()

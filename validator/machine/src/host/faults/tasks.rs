@@ -113,7 +113,7 @@ const DISK_STACK: &[&str] = &[
 /// drivers are as well.
 const OUR_TASKS: &[&str] = &["firstlight", "nvidia", "nv_", "nv-", "UVM ", "uvm", "nccl"];
 /// Modules whose functions show that a task waits for such a driver; those of RDMA drivers do as well.
-const OUR_MODULES: &[&str] = &["[nvidia", "[gdrdrv"];
+const OUR_MODULES: &[&str] = &["nvidia", "gdrdrv"];
 
 /// Whether the line of a hung task is about a task that waits for another device. A task about which neither name nor
 /// stack says anything may wait for a GPU.
@@ -131,13 +131,12 @@ pub(super) fn waits_for_others(lines: &[Line], n: usize) -> bool {
         .take_while(|text| hung_task(text).is_none() && !text.contains("</TASK>"))
         .collect();
     let begins = |word: &str| DISK_STACK.iter().any(|function| word.starts_with(function));
-    let is_ours = |text: &str| {
-        OUR_MODULES.iter().any(|module| text.contains(module))
-            || rdma::MODULES
-                .iter()
-                .any(|module| text.contains(&format!("[{module}")))
+    let is_ours = |module: &str| {
+        let mut ours = OUR_MODULES.iter().chain(rdma::MODULES);
+        ours.any(|begin| module.starts_with(begin))
     };
-    if stack.iter().any(|text| is_ours(text)) || of(OUR_TASKS) || of(rdma::MODULES) {
+    let names_ours = |text: &&str| text.split('[').skip(1).any(is_ours);
+    if stack.iter().any(names_ours) || of(OUR_TASKS) || of(rdma::MODULES) {
         return false;
     }
     of(DISK_TASKS)

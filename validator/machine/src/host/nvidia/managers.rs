@@ -1,13 +1,19 @@
 //! The programs without which CUDA cannot use GPUs that NVSwitches connect: the fabric manager, and with NVLink 5 nvlsm too.
 //! With NVLink 5 the NVSwitches are not on the bus, and functions of a ConnectX-7 lead to them.
 
-use crate::pcie::model::{Bdf, Fabric};
+use crate::pcie::model::{Bdf, Device, Fabric};
 use crate::pcie::vpd::leads_to_nvswitches;
 use crate::root::Root;
 use contract::pci_vendor;
 
 /// "Bridge, other": the class of an NVSwitch.
 const SWITCH: &str = "0x0680";
+
+/// Whether it is an NVSwitch on the bus.
+#[must_use]
+pub fn is_nvswitch(device: &Device) -> bool {
+    device.vendor == pci_vendor::NVIDIA && device.class.starts_with(SWITCH)
+}
 
 /// The NVSwitches of a machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,21 +27,17 @@ pub enum Switches {
 /// The NVSwitches that this machine manages itself; `None` if it has none.
 #[must_use]
 pub fn switches(fabric: &Fabric, root: &Root) -> Option<Switches> {
-    let of = |vendor: &'static str| {
-        fabric
-            .devices
-            .iter()
-            .filter(move |device| device.vendor == vendor)
-    };
-    let on_bus: Vec<_> = of(pci_vendor::NVIDIA)
-        .filter(|d| d.class.starts_with(SWITCH))
+    let devices = || fabric.devices.iter();
+    let on_bus: Vec<_> = devices()
+        .filter(|device| is_nvswitch(device))
         .map(|device| device.bdf)
         .collect();
     if !on_bus.is_empty() {
         return Some(Switches::OnBus(on_bus));
     }
     let leads = |bdf: &Bdf| leads_to_nvswitches(root, &format!("sys/bus/pci/devices/{bdf}"));
-    let behind: Vec<_> = of(pci_vendor::MELLANOX)
+    let behind: Vec<_> = devices()
+        .filter(|device| device.vendor == pci_vendor::MELLANOX)
         .map(|device| device.bdf)
         .filter(leads)
         .collect();

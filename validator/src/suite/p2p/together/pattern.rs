@@ -106,17 +106,21 @@ pub(super) fn fewer_peers(gpus: usize) -> Option<Pattern> {
 /// All ordered pairs in parts in each of which no GPU has more peers than it can have without NVSwitch.
 pub(super) fn few_peers_each(gpus: usize) -> Vec<Vec<Pair>> {
     let shifts: Vec<_> = (1..gpus).collect();
-    shifts
-        .chunks(NEXT)
-        .map(|some| some.iter().flat_map(|n| shifted(gpus, *n)).collect())
-        .collect()
+    let part = |some: &[usize]| by_shift(gpus, some.iter().copied());
+    shifts.chunks(NEXT).map(part).collect()
 }
 
-/// Each GPU to the `most` that follow it, ordered by shift: then GPUs that send one transfer after the other
-/// never send to the same GPU. In the order of the senders all would begin with GPU 0, and healthy machines
-/// would reach half of what the links allow.
+/// Each GPU to the `most` that follow it.
 fn nearest(gpus: usize, most: usize) -> Vec<Pair> {
-    (1..=most).flat_map(|n| shifted(gpus, n)).collect()
+    by_shift(gpus, 1..=most)
+}
+
+/// The pairs of these shifts, one shift after the other: then GPUs that send one transfer after the other never send to the
+/// same GPU. In the order of the senders all would begin with GPU 0, and healthy machines would reach half of what the links
+/// allow.
+fn by_shift(gpus: usize, shifts: impl IntoIterator<Item = usize>) -> Vec<Pair> {
+    let one = |n| shifted(gpus, n);
+    shifts.into_iter().flat_map(one).collect()
 }
 
 fn shift(gpus: usize, kind: PatternKind, n: usize) -> Pattern {
