@@ -272,6 +272,11 @@ bench-nodes runs="50":
     HEALTHY_PAIRS={{runs}} tests/check.sh with cargo test --locked --test simulate -- --nocapture a_healthy_pair on_one_cable_find
     cargo test --release --locked --package firstlight --lib -- --nocapture a_thousand_nodes
 
+# What level standard costs with 8, 16, 32 and 64 simulated GPUs, or with so many: wall, processor, memory, the links' own time (a quarter of an hour).
+[group('measure')]
+bench-gpus *gpus:
+    cargo run --locked --bin bench-gpus -- "$@"
+
 # The GPU tests on this machine's GPUs, and what they reached; --against DIR: the ratio to peers' saved outputs.
 [group('measure')]
 hardware *words: binaries

@@ -30,7 +30,7 @@ extern "C" fn cuStreamDestroy_v2(handle: Handle) -> c_int {
 unsafe extern "C" fn cuStreamGetCtx(handle: Handle, context: *mut Handle) -> c_int {
     call(|driver| {
         let id = stream(driver, handle)?;
-        let gpu = driver.engine.stream_gpu(id)?;
+        let gpu = driver.engine.gpu_of(id)?;
         // SAFETY: the caller's pointer is valid.
         unsafe { put(context, wrap(HandleKind::Context, gpu as u64)) }
     })

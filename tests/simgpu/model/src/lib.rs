@@ -22,6 +22,7 @@ pub mod reduce;
 pub mod scenario;
 pub mod status;
 pub mod values;
+pub mod work_time;
 
 pub use api::Simulation;
 pub use scenario::Scenario;

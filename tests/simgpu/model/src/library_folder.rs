@@ -8,6 +8,7 @@ use std::fs::File;
 use std::io::{self, Read, Seek, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The scenario's file name.
 pub const FILE: &str = "simgpu.toml";
@@ -50,6 +51,17 @@ fn own_file() -> Option<PathBuf> {
 #[must_use]
 pub fn folder() -> Option<PathBuf> {
     own_file()?.parent().map(PathBuf::from)
+}
+
+/// A new file of this process next to the library, whose name begins with `prefix`. A process may get the number of an
+/// earlier one, so the time is in the name too.
+#[must_use]
+pub fn new_file(prefix: &str) -> Option<File> {
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .ok()?
+        .as_nanos();
+    File::create(folder()?.join(format!("{prefix}{}.{now}", std::process::id()))).ok()
 }
 
 /// This process's place among all that ask under that name, from 0 on: the first file of that name and a number that does

@@ -6,7 +6,6 @@ use crate::scenario::Scenario;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The beginning of the files' names.
 const PREFIX: &str = "nvlink.";
@@ -51,8 +50,8 @@ impl NvLinkBytes {
         }
         let Some(file) = self
             .file
-            .as_ref()
-            .map_or_else(new_file, |file| file.try_clone().ok())
+            .take()
+            .or_else(|| library_folder::new_file(PREFIX))
         else {
             return;
         };
@@ -66,16 +65,6 @@ impl NvLinkBytes {
             self.file = Some(file);
         }
     }
-}
-
-/// A process may get the number of an earlier one.
-fn new_file() -> Option<File> {
-    let now = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .ok()?
-        .as_nanos();
-    File::create(library_folder::folder()?.join(format!("{PREFIX}{}.{now}", std::process::id())))
-        .ok()
 }
 
 /// What all processes have moved from and to a GPU.

@@ -24,6 +24,7 @@ use crate::memory::Memory;
 use crate::nvlink::NvLinkBytes;
 use crate::scenario::{Fault, How, Kind, Scenario};
 use crate::status::{Result, Status};
+use crate::work_time::WorkTime;
 use finish::Effect;
 use pingpong::PingPongSide;
 use reduce::AllReduceState;
@@ -147,6 +148,8 @@ pub struct Engine {
     released: Option<(u64, f64)>,
     /// What has crossed the NVLinks.
     nvlink_bytes: NvLinkBytes,
+    /// How long the GPUs have worked, for the benchmark of large machines.
+    work_time: WorkTime,
     /// The last products that were computed: seed, batches and sum.
     cached_sum: Option<(u64, u64, u64)>,
 }
@@ -181,6 +184,7 @@ impl Engine {
             now: 0.0,
             released: None,
             nvlink_bytes: NvLinkBytes::default(),
+            work_time: WorkTime::default(),
             cached_sum: None,
             scenario,
         }
@@ -188,6 +192,7 @@ impl Engine {
 
     /// A new stream.
     pub fn add_stream(&mut self, gpu: usize) -> StreamId {
+        self.work_time.add_gpu(gpu);
         self.next += 1;
         self.streams.insert(
             self.next,
@@ -201,17 +206,6 @@ impl Engine {
         self.next
     }
 
-    /// The GPU of a stream.
-    ///
-    /// # Errors
-    /// If there is no such stream.
-    pub fn stream_gpu(&self, id: StreamId) -> Result<usize> {
-        self.streams
-            .get(&id)
-            .map(|s| s.gpu)
-            .ok_or(Status::INVALID_HANDLE)
-    }
-
     /// Removes a stream, after the work that it can still do.
     pub fn drop_stream(&mut self, id: StreamId) -> Result<()> {
         self.run();
@@ -223,6 +217,9 @@ impl Engine {
     }
 
     /// The GPU of a stream.
+    ///
+    /// # Errors
+    /// If there is no such stream.
     pub fn gpu_of(&self, id: StreamId) -> Result<usize> {
         self.streams
             .get(&id)

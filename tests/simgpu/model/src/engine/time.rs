@@ -25,7 +25,10 @@ impl Engine {
             match self.next_interval() {
                 Some(interval) => self.advance(&interval),
                 None if self.message_arrived() => self.ready.clone_from(&self.active),
-                None => return self.nvlink_bytes.write(),
+                None => {
+                    self.nvlink_bytes.write();
+                    return self.work_time.write(self.now);
+                }
             }
         }
     }
