@@ -1,4 +1,4 @@
-//! One group of tests, run by a worker; if it fails during a test, that test is an error and a new worker
+//! Tests of one level, run by a worker; if it fails during a test, that test is an error and a new worker
 //! continues with the rest. Each round settles at least one test, so this ends.
 
 use super::interrupt::Interrupt;

@@ -1,5 +1,5 @@
-//! Runs the tests of a plan in order, each group in a child process with a deadline. If a child crashes, hangs or
-//! sends an invalid message, its test is an error and the other tests continue.
+//! Runs the tests of a plan in order, in a child process with a deadline for each. If it crashes, hangs or sends an invalid
+//! message, its test is an error and another child continues with the other tests.
 
 mod aer;
 mod group;

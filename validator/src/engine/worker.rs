@@ -95,6 +95,8 @@ pub fn serve(mut input: impl BufRead + 'static, output: impl Write + 'static) ->
             return Ok(());
         }
     }
+    // They release their GPUs while this process does.
+    suite::release_processes(&context);
     Ok(())
 }
 

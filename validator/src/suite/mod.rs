@@ -27,12 +27,12 @@ use outcome::finding::Finding;
 use outcome::test::{self, Properties, Traffic};
 use std::time::Duration;
 
-/// Tests that share a worker process: a fault in one group cannot affect another.
+/// What a test needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Group {
-    /// Tests that need no driver: kernel, processors, fabric.
+    /// No driver: tests of kernel, processors, fabric. They come first.
     Host,
-    /// Tests of GPUs through CUDA, which is started once for all of them.
+    /// GPUs through CUDA, which is started once for all of these tests.
     Gpu,
 }
 
@@ -52,7 +52,7 @@ pub struct Test {
     pub deadline: Duration,
     /// Whether the verdict is ERROR without this test.
     pub mandatory: bool,
-    /// The worker that runs it.
+    /// What it needs.
     pub group: Group,
     /// Reads and judges. Returns a finding instead if it could not judge (boxed because it is large).
     pub run: fn(&TestContext) -> Result<Judgement, Box<Finding>>,
@@ -96,6 +96,11 @@ pub fn step_of(test: &Test) -> Option<Step> {
         return Some(Step::FullLoad);
     }
     (test.about.traffic != Traffic::None).then_some(Step::PeerWrite)
+}
+
+/// Lets the processes that tests keep exit, without waiting for that: no test follows.
+pub fn release_processes(context: &TestContext) {
+    nccl::release_all(context);
 }
 
 /// Every test, in the order in which they run and are shown.

@@ -20,7 +20,7 @@ pub struct TestPlan {
 }
 
 impl TestPlan {
-    /// The tests to run, by group and thoroughness: each list is one worker's. A test that is requested by
+    /// The tests to run, by thoroughness: each list is one worker's. A test that is requested by
     /// name is as thorough as its own level, the others as the requested level.
     #[must_use]
     pub fn groups(&self, asked: &Validate) -> Vec<(Level, Vec<&'static Test>)> {
@@ -32,9 +32,7 @@ impl TestPlan {
                 asked.level
             }
         };
-        let alike = self
-            .run
-            .chunk_by(|a, b| (a.group, level(a)) == (b.group, level(b)));
+        let alike = self.run.chunk_by(|a, b| level(a) == level(b));
         alike
             .filter_map(|tests| Some((level(tests.first()?), tests.to_vec())))
             .collect()
@@ -245,12 +243,16 @@ mod tests {
     }
 
     #[test]
-    fn a_group_is_one_list() {
+    fn tests_of_one_level_are_one_list_with_those_that_need_no_driver_first() {
         let asked = Config::default();
-        let groups = plan(&asked, None).groups(&asked.validate);
-        assert_eq!(
-            groups.iter().map(|(_, g)| g[0].group).collect::<Vec<_>>(),
-            [Group::Host, Group::Gpu]
+        let all = plan(&asked, None);
+        let groups = all.groups(&asked.validate);
+        assert_eq!(groups.len(), 1);
+        assert_eq!(groups[0].1.len(), all.run.len());
+        assert!(
+            groups[0]
+                .1
+                .is_sorted_by_key(|test| test.group == Group::Gpu)
         );
         assert!(TestPlan::default().groups(&asked.validate).is_empty());
     }

@@ -5,6 +5,7 @@
 use super::{Arm, Network, NetworkKind, Setup};
 use crate::nccl::advice::{HCA, MERGE};
 use crate::nccl::nvls;
+use crate::process::partner;
 use std::net::SocketAddr;
 
 /// The part of the environment that differs from launch to launch: paths and addresses.
@@ -30,6 +31,7 @@ pub(super) fn environment(setup: &Setup, context: &LaunchContext) -> Vec<(String
     let pairs = [
         // CUDA numbers GPUs like NVML and the report, not the fastest first.
         ("CUDA_DEVICE_ORDER", "PCI_BUS_ID"),
+        partner::ONE_CONNECTION,
         // Excludes the user's home; `/etc/nccl.conf` cannot be excluded.
         ("NCCL_CONF_FILE", "/dev/null"),
         ("NCCL_DEBUG", "INFO"),
@@ -146,8 +148,8 @@ mod tests {
             .iter()
             .map(|(n, v)| format!("{n}={v}"))
             .collect();
-        let expected = "LD_LIBRARY_PATH=/drivers CUDA_DEVICE_ORDER=PCI_BUS_ID NCCL_CONF_FILE=/dev/null \
-            NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,BOOTSTRAP,ENV,GRAPH,P2P,SHM,NET NCCL_DEBUG_FILE= \
+        let expected = "LD_LIBRARY_PATH=/drivers CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_DEVICE_MAX_CONNECTIONS=1 \
+            NCCL_CONF_FILE=/dev/null NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,BOOTSTRAP,ENV,GRAPH,P2P,SHM,NET NCCL_DEBUG_FILE= \
             NCCL_P2P_DISABLE=0 NCCL_P2P_LEVEL=SYS NCCL_SHM_DISABLE=0 NCCL_NET_DISABLE_INTRA=0 \
             NCCL_NVLS_ENABLE=0 NCCL_MNNVL_ENABLE=0 NCCL_SOCKET_IFNAME=lo NCCL_RUNTIME_CONNECT=1 \
             NCCL_MIN_NCHANNELS= NCCL_MAX_NCHANNELS= NCCL_TOPO_DUMP_FILE=/proc/self/fd/7 \

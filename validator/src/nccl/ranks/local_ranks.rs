@@ -8,11 +8,17 @@ use machine::host::nvidia::nccl::mapped_file;
 use machine::root::Root;
 use machine::{GpuId, Rank};
 
+/// A communicator is set aside only while each of its GPUs has this much free memory, bytes: several times what a communicator
+/// takes on GPUs with NVLink, where it takes most.
+const AMPLE_MEMORY: u64 = 4 << 30;
+
 /// When it is dropped, communicators are dropped first and contexts last.
 #[derive(Debug)]
 pub(super) struct LocalRanks {
     /// Empty before it has joined.
     pub(super) comms: Vec<Comm>,
+    /// Communicators that are no longer used and were not destroyed.
+    aside: Vec<Comm>,
     /// The communicator of all ranks, and the GPUs that have no part in the present one.
     whole: Option<(Vec<Comm>, Vec<RankGpu>)>,
     pub(super) gpus: Vec<RankGpu>,
@@ -53,6 +59,7 @@ impl LocalRanks {
             .unwrap_or_default();
         let local = Self {
             comms: Vec::new(),
+            aside: Vec::new(),
             whole: None,
             gpus: rank_gpus,
             clique,
@@ -119,17 +126,34 @@ impl LocalRanks {
         Ok(())
     }
 
-    /// Makes the communicator of all ranks the present one again.
+    /// Makes the communicator of all ranks the present one again, and destroys the other one.
     pub(super) fn unsplit(&mut self) -> Result<(), Fault> {
+        self.swap_whole_back().map(drop)
+    }
+
+    /// Makes the communicator of all ranks the present one again. The other one is destroyed only where memory is short,
+    /// because NCCL waits for half a second before that.
+    pub(super) fn set_aside(&mut self) -> Result<(), Fault> {
+        let other = self.swap_whole_back()?;
+        for own in &self.gpus {
+            let memory = find(&self.clique, own.gpu)?.memory();
+            let (free, _) = memory.map_err(|error| Fault::of(Some(own.rank), &error))?;
+            if free < AMPLE_MEMORY {
+                return Ok(());
+            }
+        }
+        self.aside.extend(other);
+        Ok(())
+    }
+
+    /// Makes the communicator of all ranks the present one again; returns the other one.
+    fn swap_whole_back(&mut self) -> Result<Vec<Comm>, Fault> {
         let Some((comms, others)) = self.whole.take() else {
             return Err(Fault::broken("nothing was split"));
         };
-        // Those of the split are destroyed first.
-        self.comms.clear();
         self.ranks = comms.len();
-        self.comms = comms;
         self.gpus.extend(others);
-        Ok(())
+        Ok(std::mem::replace(&mut self.comms, comms))
     }
 
     /// Aborts the communicator and makes another.
@@ -218,7 +242,12 @@ impl LocalRanks {
             .take()
             .map(|(comms, _)| comms)
             .unwrap_or_default();
-        for comm in self.comms.drain(..).chain(whole) {
+        for comm in self
+            .comms
+            .drain(..)
+            .chain(whole)
+            .chain(self.aside.drain(..))
+        {
             if let Err(error) = comm.abort() {
                 log::warn!("aborting the communicator: {error}");
             }

@@ -16,8 +16,10 @@ pub(super) enum Ask {
     Join { id: Option<UniqueId>, ranks: usize },
     /// Make a communicator of the first ranks for the rows that follow; of one process.
     Split { members: usize },
-    /// Return from it to the communicator of all ranks.
+    /// Return from it to the communicator of all ranks, and destroy it.
     Unsplit,
+    /// The same, but the other communicator may stay until the process ends.
+    SetAside,
     /// Abort the communicator and make another; of one process.
     Renew,
     /// Run one row; out of place and in place each have a seed. All ranks use `room` bytes of their buffers.
@@ -59,7 +61,7 @@ pub(super) enum Answer {
 }
 
 /// The opened GPUs.
-#[derive(Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Opened {
     pub(super) nccl: u32,
     /// The file of the NCCL library that was loaded, if the kernel tells it.

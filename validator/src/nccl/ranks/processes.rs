@@ -102,6 +102,13 @@ impl RankProcesses {
             .collect()
     }
 
+    /// Whether all processes have replied, or ended.
+    pub(super) fn all_ready(&self) -> bool {
+        let none: Vec<Option<Reply>> = self.0.iter().map(|_| None).collect();
+        self.ready(&none, Duration::ZERO)
+            .is_ok_and(|ready| ready.len() == self.0.len())
+    }
+
     /// The processes among those without a reply that are ready to be read.
     fn ready(&self, replies: &[Option<Reply>], within: Duration) -> io::Result<Vec<usize>> {
         let open = self

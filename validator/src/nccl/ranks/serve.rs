@@ -16,7 +16,8 @@ const LOOKED_AT: Duration = Duration::from_secs(15);
 /// The time limit of an abort.
 pub(super) const ABORT: Duration = Duration::from_secs(2);
 
-/// Serves a worker until it has no more requests.
+/// Serves a worker until it has no more requests. What it has then, the kernel frees when this process ends: NCCL would wait
+/// for half a second before it destroyed a communicator.
 ///
 /// # Errors
 /// The worker sent something malformed, or is gone.
@@ -30,6 +31,7 @@ pub fn serve() -> io::Result<()> {
             Err(fault) => return give_up(&worker, local, fault),
         }
     }
+    std::mem::forget(local);
     Ok(())
 }
 
@@ -46,6 +48,7 @@ fn answer(local: &mut Option<LocalRanks>, ask: Ask) -> Result<Answer, Fault> {
         }
         (Ask::Split { members }, Some(local)) => local.split(members).map(|()| Answer::Joined),
         (Ask::Unsplit, Some(local)) => local.unsplit().map(|()| Answer::Joined),
+        (Ask::SetAside, Some(local)) => local.set_aside().map(|()| Answer::Joined),
         (Ask::Renew, Some(local)) => local.renew().map(|()| Answer::Joined),
         (Ask::Row { ask, seeds, room }, Some(local)) => {
             Ok(Answer::Row(Box::new(row(local, &ask, seeds, room)?)))

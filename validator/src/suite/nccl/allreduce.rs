@@ -219,7 +219,7 @@ fn communicators(context: &TestContext) -> Communicators {
                 ranks.split(ranks.ranks())?;
                 sweep::warm_up(context, which, ranks, &sweep)?;
                 let rows = sweep::rows(context, which, ranks, &sweep)?;
-                ranks.unsplit()?;
+                ranks.set_aside()?;
                 Ok(rows)
             });
             match measured {

@@ -176,6 +176,22 @@ pub(super) fn with<T>(
     }
 }
 
+/// Lets the arms that are starting go on where all processes of one wait for us: those of an arm with a process for each GPU
+/// wait for each other's id. An error is kept for the test that needs the arm.
+pub(super) fn advance(context: &TestContext) {
+    let arms = context.kept.get::<Arms>();
+    let mut failed = arms.failed.borrow_mut();
+    arms.running
+        .borrow_mut()
+        .retain(|which, ranks| match ranks.advance() {
+            Ok(()) => true,
+            Err(trouble) => {
+                failed.insert(*which, trouble::finding(*which, &trouble));
+                false
+            }
+        });
+}
+
 /// Lets an arm's processes exit: no other test needs them.
 pub(super) fn release(context: &TestContext, which: ArmKind) {
     let arms = context.kept.get::<Arms>();
@@ -218,12 +234,25 @@ pub(super) fn join_timeout(left: Option<Duration>, age: Duration) -> Duration {
     })
 }
 
+/// The same for all arms, because no other test follows.
+pub(in crate::suite) fn release_all(context: &TestContext) {
+    context.kept.get::<Arms>().release();
+}
+
+impl Arms {
+    fn release(&self) {
+        self.running
+            .borrow_mut()
+            .values_mut()
+            .for_each(Ranks::release);
+    }
+}
+
 impl Drop for Arms {
-    /// A communicator needs most of a second to release its GPUs, so all of them do it at the same time.
+    /// The processes need tenths of a second to release their GPUs, so all of them do it at the same time.
     fn drop(&mut self) {
-        let mut running = self.running.borrow_mut();
-        running.values_mut().for_each(Ranks::release);
-        running.clear();
+        self.release();
+        self.running.borrow_mut().clear();
     }
 }
 

@@ -1,6 +1,6 @@
 //! Runs sizes on an arm, and turns wrong values into findings.
 
-use super::arms::ArmKind;
+use super::arms::{self, ArmKind};
 use crate::nccl::ranks::{Ranks, RowAsk, Trouble, TroubleKind};
 use crate::nccl::{FirstWrong, Row, Stray, Sweep, Timed};
 use crate::suite::TestContext;
@@ -34,6 +34,7 @@ pub(super) fn rows(
         diagnosis: Vec::new(),
     })?;
     let row = |bytes: u64| {
+        arms::advance(context);
         context.doing(format!("NCCL {which}: {} of {bytes} B", sweep.collective));
         let iterations = sweep.iterations.min(calls(bytes, ranks));
         ranks.row(&RowAsk::of(

@@ -29,6 +29,8 @@ use std::time::{Duration, Instant};
 
 /// The time limit for NCCL's report of its state while it hangs.
 const RAS_TIMEOUT: Duration = Duration::from_secs(8);
+/// The time limit for reading replies that have arrived.
+const READY: Duration = Duration::from_secs(1);
 /// The time limit for another communicator of processes that have one.
 const CHANGE: Duration = Duration::from_secs(60);
 /// The processes notice a hang themselves, and have this much more time to report it.
@@ -46,6 +48,8 @@ pub struct Ranks {
     leftovers: Leftovers,
     nonces: Nonces,
     begun: Instant,
+    /// What the processes have opened, from the time at which they were asked to make the communicator.
+    opened: Option<Vec<Opened>>,
     started: Option<Started>,
     /// Bytes of the ranks' buffers, once allocated.
     room: u64,
@@ -100,6 +104,7 @@ impl Ranks {
             leftovers: Leftovers::before(Root::new("/")),
             nonces: Nonces::new(),
             begun: Instant::now(),
+            opened: None,
             started: None,
             room: 0,
             members: None,
@@ -214,7 +219,8 @@ impl Ranks {
         self.started.as_ref()?.library.as_deref()
     }
 
-    /// Lets all rows until [`Self::unsplit`] use a communicator of the first `members` ranks, in an arm of one process.
+    /// Lets all rows until [`Self::unsplit`] or [`Self::set_aside`] use a communicator of the first `members` ranks, in an arm
+    /// of one process.
     ///
     /// # Errors
     /// It cannot be made; the arm is stopped.
@@ -224,12 +230,22 @@ impl Ranks {
         Ok(())
     }
 
-    /// Returns to the communicator of all ranks.
+    /// Returns to the communicator of all ranks, and destroys the other one.
     ///
     /// # Errors
     /// The other one cannot be destroyed; the arm is stopped.
     pub fn unsplit(&mut self) -> Result<(), Trouble> {
         self.change(&Ask::Unsplit)?;
+        self.members = None;
+        Ok(())
+    }
+
+    /// Returns to the communicator of all ranks. Where memory allows, the other one stays until the arm ends.
+    ///
+    /// # Errors
+    /// The memory is unknown, or the other one cannot be destroyed; the arm is stopped.
+    pub fn set_aside(&mut self) -> Result<(), Trouble> {
+        self.change(&Ask::SetAside)?;
         self.members = None;
         Ok(())
     }
@@ -291,10 +307,20 @@ impl Ranks {
         Ok(opened)
     }
 
-    fn open(&mut self, due: Instant) -> Result<Started, Trouble> {
-        if self.setup.part.is_some() {
-            return Err(Trouble::broken("a part of the ranks cannot start alone"));
+    /// Asks processes that have all started CUDA to make the communicator, without waiting for either.
+    ///
+    /// # Errors
+    /// One has failed; the arm is stopped.
+    pub fn advance(&mut self) -> Result<(), Trouble> {
+        let starting = self.started.is_none() && self.opened.is_none() && !self.ended;
+        if starting && self.setup.part.is_none() && self.processes.all_ready() {
+            self.opened = Some(self.connect(Instant::now() + READY)?);
         }
+        Ok(())
+    }
+
+    /// Waits until CUDA has started, and asks for the communicator.
+    fn connect(&mut self, due: Instant) -> Result<Vec<Opened>, Trouble> {
         let opened = self.opened(due)?;
         let ranks = self.setup.ranks();
         if self.setup.processes {
@@ -305,6 +331,17 @@ impl Ranks {
                 ranks,
             });
         }
+        Ok(opened)
+    }
+
+    fn open(&mut self, due: Instant) -> Result<Started, Trouble> {
+        if self.setup.part.is_some() {
+            return Err(Trouble::broken("a part of the ranks cannot start alone"));
+        }
+        let opened = match self.opened.take() {
+            Some(opened) => opened,
+            None => self.connect(due)?,
+        };
         self.joined(due)?;
         let seconds = self.begun.elapsed().as_secs_f64();
         let nccl = opened.first().map_or(0, |opened: &Opened| opened.nccl);

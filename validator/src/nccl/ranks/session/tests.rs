@@ -476,3 +476,52 @@ fn an_arm_without_gpus_or_without_a_program_is_not_started() {
     let trouble = Ranks::launch(&setup(2), &missing).unwrap_err();
     assert!(trouble.text.contains("cannot be started"), "{trouble}");
 }
+
+#[test]
+fn processes_make_the_communicator_before_anybody_waits_for_it() {
+    let script = |rank: usize| {
+        let begin = if rank == 1 { "sleep 0.3" } else { "" };
+        [
+            begin,
+            HEAR,
+            &say(&opened(rank..rank + 1)),
+            HEAR,
+            &say(&Answer::Joined),
+            "exec sleep 60",
+        ]
+        .join("\n")
+    };
+    let mut ranks = arm(&setup(2), &[script(0), script(1)]);
+    ranks.advance().unwrap();
+    assert!(ranks.opened.is_none(), "one has not started CUDA yet");
+    let asked = |ranks: &Ranks| {
+        let outputs = ranks.processes.output();
+        outputs.iter().all(|text| text.contains("Join"))
+    };
+    let due = Instant::now() + SOON;
+    while !asked(&ranks) && Instant::now() < due {
+        ranks.advance().unwrap();
+        thread::sleep(Duration::from_millis(10));
+    }
+    assert!(asked(&ranks), "{:?}", ranks.processes.output());
+    assert_eq!(ranks.join(SOON).unwrap().devices.len(), 2);
+    // It is asked once.
+    ranks.advance().unwrap();
+    assert_eq!(ranks.output().matches("Join").count(), 2);
+}
+
+#[test]
+fn a_process_that_dies_while_nobody_waits_is_an_error() {
+    let script = |end: &str| [HEAR, end].join("\n");
+    let mut ranks = arm(&setup(2), &[script("exit 3"), script("exit 3")]);
+    let due = Instant::now() + SOON;
+    let trouble = loop {
+        match ranks.advance() {
+            Err(trouble) => break trouble,
+            Ok(()) => assert!(Instant::now() < due, "nothing was noticed"),
+        }
+        thread::sleep(Duration::from_millis(10));
+    };
+    assert!(trouble.text.contains("starting CUDA"), "{trouble:?}");
+    assert!(ranks.join(SOON).is_err());
+}
