@@ -479,10 +479,12 @@ fn an_arm_without_gpus_or_without_a_program_is_not_started() {
 
 #[test]
 fn processes_make_the_communicator_before_anybody_waits_for_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let gate = dir.path().join("open");
+    let wait = format!("while ! [ -e '{}' ]; do sleep 0.01; done", gate.display());
     let script = |rank: usize| {
-        let begin = if rank == 1 { "sleep 0.3" } else { "" };
         [
-            begin,
+            if rank == 1 { wait.as_str() } else { "" },
             HEAR,
             &say(&opened(rank..rank + 1)),
             HEAR,
@@ -494,6 +496,7 @@ fn processes_make_the_communicator_before_anybody_waits_for_it() {
     let mut ranks = arm(&setup(2), &[script(0), script(1)]);
     ranks.advance().unwrap();
     assert!(ranks.opened.is_none(), "one has not started CUDA yet");
+    std::fs::write(gate, "").unwrap();
     let asked = |ranks: &Ranks| {
         let outputs = ranks.processes.output();
         outputs.iter().all(|text| text.contains("Join"))
