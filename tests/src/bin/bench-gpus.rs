@@ -43,11 +43,16 @@ fn main() -> ExitCode {
     {
         return run(program, words);
     }
-    let sizes: std::result::Result<Vec<usize>, _> = words.iter().map(|word| word.parse()).collect();
-    let Ok(mut sizes) = sizes else {
-        eprintln!("usage: bench-gpus [GPUS]..");
-        return ExitCode::from(64);
-    };
+    let mut sizes = Vec::new();
+    for word in &words {
+        match word.parse() {
+            Ok(gpus) if gpus >= 2 => sizes.push(gpus),
+            _ => {
+                eprintln!("bench-gpus: {word:?} is no number of GPUs: a whole number from 2 on");
+                return ExitCode::from(64);
+            }
+        }
+    }
     if sizes.is_empty() {
         sizes.extend(GPUS);
     }
@@ -158,7 +163,7 @@ fn report(costs: &[Cost]) -> ExitCode {
         "| GPUs | ordered pairs | wall, s | processor, s | largest process, MB | wall for each pair, s | real links, s | real links for each pair, s |"
     );
     println!("|---:|---:|---:|---:|---:|---:|---:|---:|");
-    let pairs = |cost: &Cost| (cost.gpus * cost.gpus.saturating_sub(1)).max(1) as f64;
+    let pairs = |cost: &Cost| (cost.gpus * (cost.gpus - 1)) as f64;
     for cost in costs {
         println!(
             "| {} | {} | {:.1} | {:.1} | {:.0} | {:.3} | {:.1} | {:.2} |",
