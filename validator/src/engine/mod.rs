@@ -2,9 +2,9 @@
 //! message, its test is an error and another child continues with the other tests.
 
 mod aer;
-mod group;
 mod handover;
 mod interrupt;
+mod level;
 mod monitor;
 mod part;
 mod proof;
@@ -76,12 +76,12 @@ pub fn run_plan(
         limit_s: config.validate.timeout_s,
         identity: config.validate.identity,
     };
-    for (level, tests) in plan.groups(&config.validate) {
+    for (level, tests) in plan.by_level(&config.validate) {
         let validate = Validate {
             level,
             ..config.validate.clone()
         };
-        group::run(
+        level::run(
             &mut run,
             root,
             &Config {

@@ -23,7 +23,7 @@ impl TestPlan {
     /// The tests to run, by thoroughness: each list is one worker's. A test that is requested by
     /// name is as thorough as its own level, the others as the requested level.
     #[must_use]
-    pub fn groups(&self, asked: &Validate) -> Vec<(Level, Vec<&'static Test>)> {
+    pub fn by_level(&self, asked: &Validate) -> Vec<(Level, Vec<&'static Test>)> {
         let level = |test: &Test| {
             let named = asked.only.iter().any(|id| id == test.id());
             if named {
@@ -246,15 +246,15 @@ mod tests {
     fn tests_of_one_level_are_one_list_with_those_that_need_no_driver_first() {
         let asked = Config::default();
         let all = plan(&asked, None);
-        let groups = all.groups(&asked.validate);
-        assert_eq!(groups.len(), 1);
-        assert_eq!(groups[0].1.len(), all.run.len());
+        let levels = all.by_level(&asked.validate);
+        assert_eq!(levels.len(), 1);
+        assert_eq!(levels[0].1.len(), all.run.len());
         assert!(
-            groups[0]
+            levels[0]
                 .1
                 .is_sorted_by_key(|test| test.group == Group::Gpu)
         );
-        assert!(TestPlan::default().groups(&asked.validate).is_empty());
+        assert!(TestPlan::default().by_level(&asked.validate).is_empty());
     }
 
     #[test]
@@ -264,10 +264,13 @@ mod tests {
             .map(str::to_owned)
             .to_vec();
         let asked = asking(|v| (v.level, v.only) = (Level::Quick, only));
-        for (level, tests) in plan(&asked, None).groups(&asked.validate) {
+        for (level, tests) in plan(&asked, None).by_level(&asked.validate) {
             assert!(tests.iter().all(|test| test.level == level), "{level}");
         }
         let asked = asking(|v| (v.level, v.only) = (Level::Full, vec!["acs".into()]));
-        assert_eq!(plan(&asked, None).groups(&asked.validate)[0].0, Level::Full);
+        assert_eq!(
+            plan(&asked, None).by_level(&asked.validate)[0].0,
+            Level::Full
+        );
     }
 }

@@ -7,6 +7,7 @@ use std::ffi::{CStr, OsStr, c_char, c_int, c_void};
 use std::fs::File;
 use std::io::{self, Read, Seek, Write};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -53,10 +54,21 @@ pub fn folder() -> Option<PathBuf> {
     own_file()?.parent().map(PathBuf::from)
 }
 
-/// A new file of this process next to the library, whose name begins with `prefix`. A process may get the number of an
-/// earlier one, so the time is in the name too.
-#[must_use]
-pub fn new_file(prefix: &str) -> Option<File> {
+/// A file of this process next to the library, which exists once something was written. A program without a folder, as a
+/// unit test, has none.
+#[derive(Debug, Default)]
+pub struct ProcessFile(Option<File>);
+
+impl ProcessFile {
+    /// Writes its whole content, which never becomes shorter. Its name begins with `prefix`.
+    pub fn write(&mut self, prefix: &str, bytes: &[u8]) {
+        let file = self.0.take().or_else(|| new_file(prefix));
+        self.0 = file.filter(|file| file.write_all_at(bytes, 0).is_ok());
+    }
+}
+
+/// A process may get the number of an earlier one, so the time is in the name too.
+fn new_file(prefix: &str) -> Option<File> {
     let now = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .ok()?

@@ -1,10 +1,8 @@
 //! The bytes that cross NVLinks. Each process keeps what it has moved in a file next to the libraries; the simulated NVML adds
 //! up all of them, so that the counters outlive a process, as a GPU's do.
 
-use crate::library_folder;
+use crate::library_folder::{self, ProcessFile};
 use crate::scenario::Scenario;
-use std::fs::File;
-use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
 /// The beginning of the files' names.
@@ -24,7 +22,7 @@ pub struct Moved {
 pub struct NvLinkBytes {
     gpus: Vec<Moved>,
     changed: bool,
-    file: Option<File>,
+    file: ProcessFile,
 }
 
 impl NvLinkBytes {
@@ -43,27 +41,18 @@ impl NvLinkBytes {
         self.changed = true;
     }
 
-    /// Writes what has changed. A program without a folder, as a unit test, has no file.
+    /// Writes what has changed.
     pub fn write(&mut self) {
         if !std::mem::take(&mut self.changed) {
             return;
         }
-        let Some(file) = self
-            .file
-            .take()
-            .or_else(|| library_folder::new_file(PREFIX))
-        else {
-            return;
-        };
         let bytes: Vec<u8> = self
             .gpus
             .iter()
             .flat_map(|m| [m.sent, m.received])
             .flat_map(u64::to_le_bytes)
             .collect();
-        if file.write_all_at(&bytes, 0).is_ok() {
-            self.file = Some(file);
-        }
+        self.file.write(PREFIX, &bytes);
     }
 }
 

@@ -1,10 +1,8 @@
 //! How long the GPUs of each process have worked, in simulated time: what real links would have needed for the same work.
 //! Each process keeps it in a file next to the libraries.
 
-use crate::library_folder;
+use crate::library_folder::ProcessFile;
 use std::collections::BTreeSet;
-use std::fs::File;
-use std::os::unix::fs::FileExt;
 
 /// The beginning of the files' names.
 const PREFIX: &str = "work-time.";
@@ -16,7 +14,7 @@ const STEP: f64 = 1e6;
 pub struct WorkTime {
     gpus: BTreeSet<usize>,
     written: f64,
-    file: Option<File>,
+    file: ProcessFile,
 }
 
 impl WorkTime {
@@ -25,20 +23,13 @@ impl WorkTime {
         self.gpus.insert(gpu);
     }
 
-    /// Writes the number of GPUs that this process uses, and the simulated ns since its start, in two columns. A program
-    /// without a folder, as a unit test, has no file.
+    /// Writes the number of GPUs that this process uses, and the simulated ns since its start, in two columns.
     pub fn write(&mut self, now: f64) {
         if now - self.written < STEP {
             return;
         }
         self.written = now;
-        let file = self.file.take();
-        let Some(file) = file.or_else(|| library_folder::new_file(PREFIX)) else {
-            return;
-        };
         let line = format!("{:4} {now:20.0}\n", self.gpus.len());
-        if file.write_all_at(line.as_bytes(), 0).is_ok() {
-            self.file = Some(file);
-        }
+        self.file.write(PREFIX, line.as_bytes());
     }
 }

@@ -235,19 +235,14 @@ impl LocalRanks {
         Fault::of(only, error)
     }
 
-    /// Aborts the communicator. NCCL may never return from that.
+    /// Aborts the communicator; those that were set aside have no work. NCCL may never return from that.
     pub(super) fn abort(&mut self) {
         let whole = self
             .whole
             .take()
             .map(|(comms, _)| comms)
             .unwrap_or_default();
-        for comm in self
-            .comms
-            .drain(..)
-            .chain(whole)
-            .chain(self.aside.drain(..))
-        {
+        for comm in self.comms.drain(..).chain(whole) {
             if let Err(error) = comm.abort() {
                 log::warn!("aborting the communicator: {error}");
             }
