@@ -131,12 +131,13 @@ impl ArmKind {
     }
 }
 
-/// Starts those of `which` that are not running yet, without waiting.
+/// Starts those of `which` that are not running yet, without waiting; not those whose error a test has yet to report.
 pub(super) fn start(context: &TestContext, which: &[ArmKind]) -> Result<(), Box<Finding>> {
     let arms = context.kept.get::<Arms>();
+    let failed = arms.failed.borrow();
     let mut arms = arms.running.borrow_mut();
     for which in which {
-        if !arms.contains_key(which) {
+        if !arms.contains_key(which) && !failed.contains_key(which) {
             context.doing(format!("starting NCCL, {which}"));
             let ranks = Ranks::start(&which.setup(context)?);
             arms.insert(*which, ranks.map_err(|t| trouble::finding(which, &t))?);
