@@ -138,13 +138,20 @@ fn sort_key(card: &Card) -> (Option<usize>, bool, &str, &str) {
     (card.rank, !card.hosts, &card.name, &card.identity)
 }
 
-/// Adds a node, unless it is there already.
+/// Adds a node, unless it is there already. Of two with one identity the leading node itself stays, even if the other came first;
+/// otherwise the first.
 fn admit_node(
     mut guest: Admitted<Card>,
     size: usize,
     admitted: &mut Vec<Admitted<Card>>,
     findings: &mut Vec<Finding>,
 ) {
+    let leads_instead = |other: &&mut Admitted<Card>| {
+        other.card.identity == guest.card.identity && guest.card.hosts && !other.card.hosts
+    };
+    if let Some(other) = admitted.iter_mut().find(leads_instead) {
+        std::mem::swap(other, &mut guest);
+    }
     let card = &guest.card;
     let twice = admitted.iter().find(|other| {
         other.card.identity == card.identity
@@ -216,7 +223,50 @@ fn absent_finding(
 
 #[cfg(test)]
 mod tests {
+    use super::super::card::tests::card;
     use super::*;
+    use crate::net::meeting::{Link, Token, join};
+    use std::thread;
+
+    #[test]
+    fn the_leading_node_stays_although_another_program_on_its_machine_came_first() {
+        let token = || Token::new("a token of tests").unwrap();
+        let host = Host::bind(&["127.0.0.1:0".parse().unwrap()], token()).unwrap();
+        let at = [host.address().unwrap()];
+        let due = Instant::now() + Duration::from_secs(20);
+        let come = |card: &Card| {
+            let mut link = join(&at, &token(), &card.name, due).unwrap();
+            link.to.send(card, SEND_TIMEOUT).unwrap();
+            link
+        };
+        let leading = Card {
+            hosts: true,
+            ..card("a")
+        };
+        let gathered = thread::scope(|scope| {
+            let gathering = scope.spawn(|| gather_nodes(host, 2, due));
+            let mut first = come(&card("a"));
+            let mut own = come(&leading);
+            let turned_away = |link: &mut Link| {
+                let told = link.from.receive::<Numbered<Order>>(SEND_TIMEOUT).unwrap();
+                matches!(told.what, Order::TurnedAway(_))
+            };
+            assert!(turned_away(&mut first));
+            let mut other = come(&card("b"));
+            assert!(!turned_away(&mut own) && !turned_away(&mut other));
+            // No more answers come.
+            drop((own, other));
+            gathering.join().unwrap().unwrap()
+        });
+        assert!(gathered.complete && gathered.findings.iter().all(|f| f.is(Code::NodesTwice)));
+        let hosts: Vec<_> = gathered
+            .cluster
+            .cards()
+            .iter()
+            .map(|card| (card.name.as_str(), card.hosts))
+            .collect();
+        assert_eq!(hosts, [("a", true), ("b", false)]);
+    }
 
     #[test]
     fn nodes_of_one_name_are_distinguished() {
