@@ -1,4 +1,4 @@
-//! The image that the tests boot: the output of `./run image`, and the fake PCI domain that `./run fakepci` built for its
+//! The image that the tests boot: the output of `./run image`, and the fake PCI domain that `tests/fakepci/build.sh` built for its
 //! kernel.
 
 use crate::archive::{self, Entry};

@@ -3,6 +3,7 @@
 use machines::{ALL, Machine, Tree, named};
 use std::env;
 use std::error::Error;
+use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -26,9 +27,12 @@ fn main() -> ExitCode {
 }
 
 fn list() -> Result<(), Box<dyn Error>> {
-    for Machine { name, about, .. } in ALL.map(|machine| machine()) {
-        println!("{name:18} {about}");
-    }
+    let line = |machine: fn() -> Machine| {
+        let Machine { name, about, .. } = machine();
+        format!("{name:18} {about}\n")
+    };
+    // The reader may have closed the pipe early.
+    let _ = io::stdout().write_all(ALL.map(line).concat().as_bytes());
     Ok(())
 }
 

@@ -75,7 +75,8 @@ fn run(name: &str, level: Option<&str>, rest: &[&str]) -> Result<ExitCode, Box<d
     );
     // With words of their own, standard output may be for a program.
     if rest.is_empty() {
-        println!("{about}");
+        // The reader may have closed the pipe early.
+        let _ = writeln!(io::stdout(), "{about}");
     } else {
         eprintln!("{about}");
     }
@@ -90,6 +91,10 @@ fn run(name: &str, level: Option<&str>, rest: &[&str]) -> Result<ExitCode, Box<d
     let terminal = ["TERM", "NO_COLOR"]
         .into_iter()
         .filter_map(|name| Some((name, env::var_os(name)?)));
+    // File names among the words are the caller's.
+    if let Some(folder) = env::var_os("FIRSTLIGHT_CALLER") {
+        command.current_dir(folder);
+    }
     let status = command.envs(terminal).args(words(level, rest)).status()?;
     let code = status
         .code()
