@@ -1,5 +1,5 @@
 //! The meeting on the leading node: admits nodes until all are there or the time is up, and reports those that are
-//! missing, came twice, or have another token.
+//! missing, came twice, are too many, or have another token.
 
 use super::card::{Card, differences};
 use super::cluster::Cluster;
@@ -28,35 +28,23 @@ pub struct GatheredNodes {
     pub complete: bool,
 }
 
-/// Admits `size` nodes, until `due`. The port is closed when it returns.
+/// Admits `size` nodes, the leading one among them, until `due`. The port is closed when it returns.
 ///
 /// # Errors
 /// The system's error.
 pub fn gather_nodes(host: Host, size: usize, due: Instant) -> io::Result<GatheredNodes> {
     let begun = Instant::now();
-    let (mut admitted, mut findings, mut strangers) = (Vec::new(), Vec::new(), Vec::new());
-    host.admit(due, |event| {
-        match event {
-            Event::Admitted(guest) => admit_node(*guest, size, &mut admitted, &mut findings),
-            Event::WrongToken(from, name) if findings.len() < MAX_FINDINGS => {
-                let message =
-                    format!("the node at {from}, which calls itself {name}, has another token");
-                findings.push(Code::NodesToken.finding(
-                    Severity::Warn,
-                    Subject::node(from),
-                    message,
-                ));
-            }
-            Event::Stranger(from, why) if strangers.len() < MAX_FINDINGS => {
-                strangers.push(format!("{from}: {why}"));
-            }
-            Event::WrongToken(..) | Event::Stranger(..) => {}
-        }
-        admitted.len() == size
-    })?;
+    let mut gathering = Gathering::new(size);
+    host.admit(due, |event| gathering.add(event))?;
     drop(host);
-    admitted.sort_by(|a: &Admitted<Card>, b| sort_key(&a.card).cmp(&sort_key(&b.card)));
-    let complete = admitted.len() == size;
+    let complete = gathering.is_complete();
+    let Gathering {
+        mut admitted,
+        mut findings,
+        strangers,
+        ..
+    } = gathering;
+    admitted.sort_by(|a, b| sort_key(&a.card).cmp(&sort_key(&b.card)));
     if !complete {
         findings.insert(
             0,
@@ -138,53 +126,112 @@ fn sort_key(card: &Card) -> (Option<usize>, bool, &str, &str) {
     (card.rank, !card.hosts, &card.name, &card.identity)
 }
 
-/// Adds a node, unless it is there already. Of two with one identity the leading node itself stays, even if the other came first;
-/// otherwise the first.
-fn admit_node(
-    mut guest: Admitted<Card>,
+/// Whether only one of them can take part: they are the same GPUs, or have the same rank.
+fn is_twin(one: &Card, other: &Card) -> bool {
+    one.identity == other.identity || (one.rank.is_some() && one.rank == other.rank)
+}
+
+/// The nodes that have joined so far.
+struct Gathering {
     size: usize,
-    admitted: &mut Vec<Admitted<Card>>,
-    findings: &mut Vec<Finding>,
-) {
-    let leads_instead = |other: &&mut Admitted<Card>| {
-        other.card.identity == guest.card.identity && guest.card.hosts && !other.card.hosts
-    };
-    if let Some(other) = admitted.iter_mut().find(leads_instead) {
-        std::mem::swap(other, &mut guest);
+    admitted: Vec<Admitted<Card>>,
+    findings: Vec<Finding>,
+    strangers: Vec<String>,
+}
+
+impl Gathering {
+    const fn new(size: usize) -> Self {
+        Self {
+            size,
+            admitted: Vec::new(),
+            findings: Vec::new(),
+            strangers: Vec::new(),
+        }
     }
-    let card = &guest.card;
-    let twice = admitted.iter().find(|other| {
-        other.card.identity == card.identity
-            || (card.rank.is_some() && other.card.rank == card.rank)
-    });
-    let problem = match (twice, card.rank) {
-        (Some(other), Some(rank)) if other.card.identity != card.identity => Some(format!(
-            "node {} at {} says that it is rank {rank}, which is node {} at {}",
-            card.name, guest.from, other.card.name, other.from
-        )),
-        (Some(other), _) => Some(format!(
-            "node {} came from {} and again from {}",
-            card.name, other.from, guest.from
-        )),
-        (None, Some(rank)) if rank >= size => Some(format!(
-            "node {} at {} says that it is rank {rank} of {size}",
-            card.name, guest.from
-        )),
-        (None, _) => None,
-    };
-    let Some(message) = problem else {
-        return admitted.push(guest);
-    };
-    let finding =
-        Code::NodesTwice.finding(Severity::Warn, Subject::node(&guest.card.name), message);
-    // The node may be gone already.
-    let what = Order::TurnedAway(Box::new(finding.clone()));
-    let _ = guest
-        .link
-        .to
-        .send(&Numbered { number: 0, what }, SEND_TIMEOUT);
-    if findings.len() < MAX_FINDINGS {
-        findings.push(finding);
+
+    /// Whether all are there, the leading node among them, which joins its own meeting over a connection as all others do.
+    fn is_complete(&self) -> bool {
+        self.admitted.len() == self.size && self.admitted.iter().any(|node| node.card.hosts)
+    }
+
+    /// Adds what happened at the port; whether all are there now.
+    fn add(&mut self, event: Event<Card>) -> bool {
+        match event {
+            Event::Admitted(guest) => self.admit(*guest),
+            Event::WrongToken(from, name) => {
+                let message =
+                    format!("the node at {from}, which calls itself {name}, has another token");
+                self.find(Code::NodesToken.finding(Severity::Warn, Subject::node(from), message));
+            }
+            Event::Stranger(from, why) if self.strangers.len() < MAX_FINDINGS => {
+                self.strangers.push(format!("{from}: {why}"));
+            }
+            Event::Stranger(..) => {}
+        }
+        self.is_complete()
+    }
+
+    fn find(&mut self, finding: Finding) {
+        if self.findings.len() < MAX_FINDINGS {
+            self.findings.push(finding);
+        }
+    }
+
+    /// Adds a node, unless it is there already or has no place. The leading node itself always has one, even if others came
+    /// first: that of a node with its identity or rank, otherwise that of the last. Of two others the first stays.
+    fn admit(&mut self, mut guest: Admitted<Card>) {
+        let gives_way = |other: &&mut Admitted<Card>| {
+            guest.card.hosts && !other.card.hosts && is_twin(&other.card, &guest.card)
+        };
+        if let Some(other) = self.admitted.iter_mut().find(gives_way) {
+            std::mem::swap(other, &mut guest);
+        }
+        let (code, message) = match self.problem(&guest) {
+            Some(problem) => (Code::NodesTwice, problem),
+            None if self.admitted.len() < self.size => return self.admitted.push(guest),
+            None => {
+                if let Some(last) = self.admitted.last_mut().filter(|_| guest.card.hosts) {
+                    std::mem::swap(last, &mut guest);
+                }
+                let message = format!(
+                    "node {} at {} joined although {} nodes had",
+                    guest.card.name, guest.from, self.size
+                );
+                (Code::NodesMany, message)
+            }
+        };
+        let finding = code.finding(Severity::Warn, Subject::node(&guest.card.name), message);
+        // The node may be gone already.
+        let what = Order::TurnedAway(Box::new(finding.clone()));
+        let _ = guest
+            .link
+            .to
+            .send(&Numbered { number: 0, what }, SEND_TIMEOUT);
+        self.find(finding);
+    }
+
+    /// Why a node cannot take part beside those that are there.
+    fn problem(&self, guest: &Admitted<Card>) -> Option<String> {
+        let card = &guest.card;
+        let twin = self
+            .admitted
+            .iter()
+            .find(|other| is_twin(&other.card, card));
+        match (twin, card.rank) {
+            (Some(other), Some(rank)) if other.card.identity != card.identity => Some(format!(
+                "node {} at {} says that it is rank {rank}, which is node {} at {}",
+                card.name, guest.from, other.card.name, other.from
+            )),
+            (Some(other), _) => Some(format!(
+                "node {} came from {} and again from {}",
+                card.name, other.from, guest.from
+            )),
+            (None, Some(rank)) if rank >= self.size => Some(format!(
+                "node {} at {} says that it is rank {rank} of {}",
+                card.name, guest.from, self.size
+            )),
+            (None, _) => None,
+        }
     }
 }
 
@@ -204,7 +251,9 @@ fn absent_finding(
         .map(|rank| rank.to_string())
         .collect();
     let numbered = admitted.iter().any(|node| node.card.rank.is_some());
-    let missing = if numbered {
+    let missing = if admitted.len() >= size {
+        "the leading node".to_owned()
+    } else if numbered {
         format!("rank {}", ranks.join(", "))
     } else {
         "the others".to_owned()
@@ -228,8 +277,9 @@ mod tests {
     use crate::net::meeting::{Link, Token, join};
     use std::thread;
 
-    #[test]
-    fn the_leading_node_stays_although_another_program_on_its_machine_came_first() {
+    /// Lets two nodes gather while these cards join one after the other over real connections: which of `cards` were turned
+    /// away, the names of the nodes that stay, and the findings. All are there when the last one comes.
+    fn gathered(cards: &[Card]) -> (Vec<usize>, Vec<String>, Vec<Finding>) {
         let token = || Token::new("a token of tests").unwrap();
         let host = Host::bind(&["127.0.0.1:0".parse().unwrap()], token()).unwrap();
         let at = [host.address().unwrap()];
@@ -239,33 +289,105 @@ mod tests {
             link.to.send(card, SEND_TIMEOUT).unwrap();
             link
         };
-        let leading = Card {
+        let mut gathering = Gathering::new(2);
+        let mut links = Vec::new();
+        for (n, card) in cards.iter().enumerate() {
+            let last = n + 1 == cards.len();
+            links.push(thread::scope(|scope| {
+                let joining = scope.spawn(|| come(card));
+                let one = |event| {
+                    assert_eq!(gathering.add(event), last, "{n}");
+                    true
+                };
+                assert!(host.admit(due, one).unwrap());
+                joining.join().unwrap()
+            }));
+        }
+        let names = gathering.admitted.iter().map(|node| &node.card);
+        let names = names.map(|card| card.name.clone()).collect();
+        // Those that stay are told nothing more.
+        gathering.admitted.clear();
+        let turned_away = |link: &mut Link| {
+            let told = link.from.receive::<Numbered<Order>>(SEND_TIMEOUT);
+            told.is_ok_and(|told| matches!(told.what, Order::TurnedAway(_)))
+        };
+        let away = (0..).zip(&mut links);
+        let away = away
+            .filter_map(|(n, link)| turned_away(link).then_some(n))
+            .collect();
+        (away, names, gathering.findings)
+    }
+
+    #[test]
+    fn the_leading_node_has_a_place_although_others_came_first() {
+        let leading = || Card {
             hosts: true,
             ..card("a")
         };
-        let gathered = thread::scope(|scope| {
-            let gathering = scope.spawn(|| gather_nodes(host, 2, due));
-            let mut first = come(&card("a"));
-            let mut own = come(&leading);
-            let turned_away = |link: &mut Link| {
-                let told = link.from.receive::<Numbered<Order>>(SEND_TIMEOUT).unwrap();
-                matches!(told.what, Order::TurnedAway(_))
-            };
-            assert!(turned_away(&mut first));
-            let mut other = come(&card("b"));
-            assert!(!turned_away(&mut own) && !turned_away(&mut other));
-            // No more answers come.
-            drop((own, other));
-            gathering.join().unwrap().unwrap()
-        });
-        assert!(gathered.complete && gathered.findings.iter().all(|f| f.is(Code::NodesTwice)));
-        let hosts: Vec<_> = gathered
-            .cluster
-            .cards()
-            .iter()
-            .map(|card| (card.name.as_str(), card.hosts))
-            .collect();
-        assert_eq!(hosts, [("a", true), ("b", false)]);
+        let twin = || Card {
+            name: "twin".to_owned(),
+            ..card("a")
+        };
+        let ranked = |card: Card, rank| Card {
+            rank: Some(rank),
+            ..card
+        };
+        for (what, cards, away, code) in [
+            (
+                "a second program on its machine",
+                vec![twin(), leading(), card("b")],
+                0,
+                Code::NodesTwice,
+            ),
+            (
+                "the same, and all other nodes",
+                vec![twin(), card("b"), leading()],
+                0,
+                Code::NodesTwice,
+            ),
+            (
+                "a node too many",
+                vec![card("b"), card("c"), leading()],
+                1,
+                Code::NodesMany,
+            ),
+            (
+                "a node with its rank",
+                vec![
+                    ranked(card("c"), 0),
+                    ranked(leading(), 0),
+                    ranked(card("b"), 1),
+                ],
+                0,
+                Code::NodesTwice,
+            ),
+        ] {
+            let (turned_away, mut names, findings) = gathered(&cards);
+            names.sort();
+            assert_eq!(
+                (turned_away, names),
+                (vec![away], vec!["a".to_owned(), "b".to_owned()]),
+                "{what}"
+            );
+            assert!(
+                matches!(findings.as_slice(), [one] if one.is(code)),
+                "{what}: {findings:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_meeting_without_its_leading_node_is_not_complete() {
+        let mut gathering = Gathering::new(0);
+        assert!(!gathering.is_complete());
+        gathering.size = 1;
+        assert!(!gathering.is_complete());
+        let missing = absent_finding(&[], 0, Duration::from_secs(1), Vec::new());
+        assert!(
+            missing.message.ends_with("the leading node did not"),
+            "{}",
+            missing.message
+        );
     }
 
     #[test]

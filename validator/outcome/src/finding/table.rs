@@ -1132,8 +1132,8 @@ codes! {
         .means("the same node, or the same rank, joined twice; the second one was rejected")
         .cause("the command was started twice on one machine, or two machines have the same rank")
         .remedy("start it once on each machine; to use one machine as several nodes, give each its own GPUs and NCCL_HOSTID");
-    NodesMany = row("NODES-MANY", "more nodes announce themselves than nodes.size")
-        .means("more nodes announce themselves than nodes.size says; the node that detects this does not take part")
+    NodesMany = row("NODES-MANY", "more nodes than nodes.size")
+        .means("more nodes announce themselves or join than nodes.size says; the node that detects this, or that is named, does not take part")
         .cause("nodes.size is too small, the command was started more often than once on a machine, or two groups share a token")
         .remedy("set nodes.size to the number of nodes; give each group its own nodes.token");
     NodesAbsent = row("NODES-ABSENT", "not all nodes joined")
