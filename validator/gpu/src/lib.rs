@@ -16,7 +16,7 @@ pub use cuda::{
     ExportedBuffer, Extent, Gpu, GpuError, Graph, IpcHandle, LAUNCHES, Latch, Late, March,
     P2pAttribute, Pages, Payload, PeerAccess, Piece, PieceTable, Pingpong, PingpongResult, Pinned,
     RANKS, ROUNDS, Reduced, Reduction, Runs, SIGNALS, Span, Stream, Sums, TAG, TAG_WRITERS, Tags,
-    Tally, ValuesExpected, is_cuda_lost, wrong_piece,
+    Tally, ValuesExpected, cuda_loss, is_cuda_lost, wrong_piece,
 };
 pub use nccl::{
     Call, Collective, Comm, DataType, ExpectedRun, Group, Nccl, RedOp, Registered, Shape, UniqueId,

@@ -6,12 +6,11 @@ use crate::config::Config;
 use crate::nccl::nvls;
 use crate::process::lineage;
 use crate::suite::protocol::{Facts, Message, Request};
-use crate::suite::{self, Gpus, Group, Kept, Test, TestContext};
+use crate::suite::{self, Gpus, Group, Kept, TestContext};
 use gpu::{GpuSnapshot, Nvml};
 use machine::host::{identity, kmsg, nvidia, platform};
 use machine::pcie::model::Bdf;
 use machine::root::Root;
-use outcome::Judgement;
 use outcome::platform::{Known, MemorySource};
 use outcome::text::chain;
 use report::Driver;
@@ -70,7 +69,7 @@ pub fn serve(mut input: impl BufRead + 'static, output: impl Write + 'static) ->
         context
             .deadline
             .set(start.checked_add(test.time_limit(gpus, &context.config.validate)));
-        let judgement = run_test(test, &context);
+        let judgement = suite::run_test(test, &context);
         let seconds = start.elapsed().as_secs_f64();
         context
             .outcomes
@@ -86,7 +85,9 @@ pub fn serve(mut input: impl BufRead + 'static, output: impl Write + 'static) ->
             said: judgement.clone(),
         })?;
         if test.group == Group::Gpu {
-            parent.send(&Message::Look(context.snapshot_after(test, &judgement)))?;
+            parent.send(&Message::Look(suite::snapshot_after(
+                test, &judgement, &context,
+            )))?;
         }
         // What the kernel has logged so far belongs to this test: the parent reads it before the next one begins.
         parent.wait_until_processed()?;
@@ -188,10 +189,6 @@ fn facts(context: &TestContext) -> Facts {
         gpus: context.nvidia.gpus.clone().unwrap_or_default(),
         host: context.host.clone(),
     }
-}
-
-fn run_test(test: &Test, context: &TestContext) -> Judgement {
-    (test.run)(context).unwrap_or_else(|why| Judgement::by(*why))
 }
 
 /// The parent, which answers each message with an empty line once it has processed it.

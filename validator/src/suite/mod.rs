@@ -19,7 +19,7 @@ pub use context::{Gpus, Kept, TestContext};
 pub use selection::{TestPlan, plan, selection};
 
 use crate::config::{Expect, Level, Validate};
-use ::gpu::GpuStatus;
+use ::gpu::{GpuSnapshot, GpuStatus};
 use ::machine::pcie::model::Fabric;
 use contract::mark::Step;
 use outcome::Judgement;
@@ -96,6 +96,21 @@ pub fn step_of(test: &Test) -> Option<Step> {
         return Some(Step::FullLoad);
     }
     (test.about.traffic != Traffic::None).then_some(Step::PeerWrite)
+}
+
+/// Runs a test in this process. A fault after which CUDA cannot be used counts even if the test did not notice it.
+pub fn run_test(test: &Test, context: &TestContext) -> Judgement {
+    let judgement = (test.run)(context).unwrap_or_else(|why| Judgement::by(*why));
+    shared::gpu_fault::with_unnoticed_loss(judgement, ::gpu::cuda_loss())
+}
+
+/// The state of the GPUs after a test, for the parent; `None` if nothing of this run has used them.
+pub fn snapshot_after(
+    test: &Test,
+    judgement: &Judgement,
+    context: &TestContext,
+) -> Option<GpuSnapshot> {
+    context.snapshot_after(test, judgement, nccl::is_any_starting(context))
 }
 
 /// Lets the processes that tests keep exit, without waiting for that: no test follows.

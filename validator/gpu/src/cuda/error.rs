@@ -1,6 +1,6 @@
 //! The errors of drivers and GPUs, each in one line with number, name and call.
 
-use std::cell::Cell;
+use std::cell::RefCell;
 use std::ffi::c_int;
 use std::time::Duration;
 
@@ -81,13 +81,26 @@ pub enum GpuError {
 }
 
 thread_local! {
-    static CUDA_LOST: Cell<bool> = const { Cell::new(false) };
+    static CUDA_LOSS: RefCell<Option<GpuError>> = const { RefCell::new(None) };
 }
 
-/// True once a GPU hung or a context is lost: this process can no longer call CUDA, not even to free memory.
+/// The first error after which this process can no longer call CUDA, not even to free memory: a GPU hung, or a context is lost.
+/// Destructors return no error, so this may be the only trace of it.
+#[must_use]
+pub fn cuda_loss() -> Option<GpuError> {
+    CUDA_LOSS.with_borrow(Clone::clone)
+}
+
+/// Whether there is such an error.
 #[must_use]
 pub fn is_cuda_lost() -> bool {
-    CUDA_LOST.get()
+    CUDA_LOSS.with_borrow(Option::is_some)
+}
+
+fn lose_cuda(error: &GpuError) {
+    CUDA_LOSS.with_borrow_mut(|loss| {
+        loss.get_or_insert_with(|| error.clone());
+    });
 }
 
 impl GpuError {
@@ -121,17 +134,18 @@ impl GpuError {
             doing: doing.into(),
         };
         if error.is_sticky() {
-            CUDA_LOST.set(true);
+            lose_cuda(&error);
         }
         error
     }
 
     pub(super) fn hang(doing: &str, after: Duration) -> Self {
-        CUDA_LOST.set(true);
-        Self::Hang {
+        let error = Self::Hang {
             doing: doing.to_owned(),
             after,
-        }
+        };
+        lose_cuda(&error);
+        error
     }
 
     /// The code that a call of the CUDA driver returned, if any.

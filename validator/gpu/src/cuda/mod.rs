@@ -25,7 +25,7 @@ pub use batch::{Batch, BatchExpected, Piece, PieceTable, wrong_piece};
 pub(super) use context::forget_current;
 pub use device::{DirectRdma, Gpu};
 pub(super) use device::{count, open, version};
-pub use error::{GpuError, is_cuda_lost};
+pub use error::{GpuError, cuda_loss, is_cuda_lost};
 pub use event::Event;
 pub use graph::{
     Books, Captured, Graph, LAUNCHES, Late, RANKS, ROUNDS, Reduced, Reduction, SIGNALS,

@@ -205,7 +205,12 @@ pub(super) fn release(context: &TestContext, which: ArmKind) {
 /// is kept for the test that needs the arm.
 pub(super) fn settle(context: &TestContext, which: ArmKind) {
     let arms = context.kept.get::<Arms>();
-    if !arms.running.borrow().contains_key(&which) {
+    if !arms
+        .running
+        .borrow()
+        .get(&which)
+        .is_some_and(Ranks::is_starting)
+    {
         return;
     }
     if let Err(finding) = with(context, which, |_| Ok(())) {
@@ -224,6 +229,12 @@ pub(in crate::suite) fn settle_all(context: &TestContext) {
         .copied()
         .collect();
     begun.into_iter().for_each(|which| settle(context, which));
+}
+
+/// Whether an arm is starting, which keeps the GPUs busy.
+pub(in crate::suite) fn is_any_starting(context: &TestContext) -> bool {
+    let arms = context.kept.get::<Arms>();
+    arms.running.borrow().values().any(Ranks::is_starting)
 }
 
 /// The time limit for an arm that has been starting for `age`: what is left of its limit, and no more than the time

@@ -29,7 +29,7 @@ mod types;
 mod withheld;
 
 pub(super) use allreduce::TEST as ALLREDUCE;
-pub(super) use arms::{release_all, settle_all};
+pub(super) use arms::{is_any_starting, release_all, settle_all};
 pub(super) use calls::TEST as CALLS;
 pub(super) use channels::TEST as CHANNELS;
 pub(super) use collective::TEST as COLLECTIVE;

@@ -7,6 +7,7 @@ use machine::host::nvidia::chip;
 use machine::host::nvidia::managers::{Running, Switches};
 use machine::pcie::model::{Bdf, Fabric};
 use outcome::finding::{Code, Finding, Reason, Severity, Subject};
+use outcome::{Judgement, Outcome};
 
 /// `CUDA_ERROR_SYSTEM_DRIVER_MISMATCH`: libcuda and the kernel module are of different versions.
 const MISMATCH: i32 = 803;
@@ -114,6 +115,24 @@ pub(in crate::suite) fn may_share_page_tables(fabric: &Fabric) -> bool {
         .any(|chip| chip.is_none_or(|chip| matches!(chip.name, "GH100" | "GB100")))
 }
 
+/// The judgement with the fault that ended CUDA in this process, if the test did not notice it: its destructors free memory and
+/// disable access, and return no error.
+pub(in crate::suite) fn with_unnoticed_loss(
+    judgement: Judgement,
+    loss: Option<GpuError>,
+) -> Judgement {
+    match (judgement.outcome(), loss) {
+        (Outcome::Pass | Outcome::Warn | Outcome::NotApplicable, Some(error)) => {
+            let finding = *fault_finding(Subject::Machine, &error);
+            let summary = finding.message.to_string();
+            let mut judgement = judgement.with(vec![finding]);
+            judgement.summary = summary;
+            judgement
+        }
+        (_, _) => judgement,
+    }
+}
+
 /// The finding about a fault in the middle of a test; `subject` is the GPU or the pair.
 pub(in crate::suite) fn fault_finding(
     subject: impl Into<Subject>,
@@ -144,6 +163,25 @@ mod tests {
             name: "CUDA_ERROR".to_owned(),
             doing: "starting CUDA".to_owned(),
         }
+    }
+
+    #[test]
+    fn a_loss_of_cuda_in_a_destructor_fails_the_test() {
+        let loss = || Some(error("cuCtxDisablePeerAccess", 719));
+        let fine = || Judgement::of("fine", Vec::new());
+        let said = with_unnoticed_loss(fine(), loss());
+        assert!(said.outcome() == Outcome::Fail && said.findings[0].is(Code::CudaSticky));
+        assert!(
+            said.summary.contains("cuCtxDisablePeerAccess"),
+            "{}",
+            said.summary
+        );
+        assert_eq!(with_unnoticed_loss(fine(), None), fine());
+        let noticed = Judgement::by(*fault_finding(
+            Subject::Machine,
+            &error("cuLaunchKernel", 719),
+        ));
+        assert_eq!(with_unnoticed_loss(noticed.clone(), loss()), noticed);
     }
 
     #[test]

@@ -59,9 +59,14 @@ impl TestContext {
 
     /// The state of the GPUs after a test that used them; `None` if this process or the test did not use them.
     /// After a test that failed, this waits until the work of this run is over, so that a GPU that is still busy
-    /// works for other programs.
+    /// works for other programs; not while processes of this run are `starting`, which goes on.
     #[must_use]
-    pub fn snapshot_after(&self, test: &Test, judgement: &Judgement) -> Option<GpuSnapshot> {
+    pub(in crate::suite) fn snapshot_after(
+        &self,
+        test: &Test,
+        judgement: &Judgement,
+        starting: bool,
+    ) -> Option<GpuSnapshot> {
         let before = self
             .gpus
             .before
@@ -75,7 +80,8 @@ impl TestContext {
         };
         let now = snapshot();
         // If a GPU hangs, it may still be busy with our own work.
-        if gpu::is_cuda_lost() || !matches!(judgement.outcome(), Outcome::Fail | Outcome::Error) {
+        let ours = gpu::is_cuda_lost() || starting;
+        if ours || !matches!(judgement.outcome(), Outcome::Fail | Outcome::Error) {
             return Some(now);
         }
         if !now.is_busy() {

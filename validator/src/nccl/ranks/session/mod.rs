@@ -50,7 +50,11 @@ pub struct Ranks {
     begun: Instant,
     /// What the processes have opened, from the time at which they were asked to make the communicator.
     opened: Option<Vec<Opened>>,
+    /// When processes for one GPU each were asked for that.
+    asked: Option<Instant>,
     started: Option<Started>,
+    /// Whether they may exit.
+    released: bool,
     /// Bytes of the ranks' buffers, once allocated.
     room: u64,
     /// The number of ranks of the communicator that was split off and is used now.
@@ -105,7 +109,9 @@ impl Ranks {
             nonces: Nonces::new(),
             begun: Instant::now(),
             opened: None,
+            asked: None,
             started: None,
+            released: false,
             room: 0,
             members: None,
             ended: false,
@@ -131,7 +137,7 @@ impl Ranks {
                 .envs(self.environment.iter().cloned())
                 .stderr(Stdio::inherit());
             command.envs(
-                self.visible_gpus()
+                visible_gpus(&self.setup, lineage::visible_devices())
                     .map(|gpus| (lineage::VISIBLE_DEVICES, gpus)),
             );
             self.processes.start(command, responder)?;
@@ -169,25 +175,6 @@ impl Ranks {
             self.processes.send_all(|_| Ask::Join { id: None, ranks });
         }
         Ok(())
-    }
-
-    /// The GPUs that CUDA shows the processes, as its variable names them; `None`: all. An arm that must fail uses the first ones
-    /// alone, and CUDA starts the sooner the fewer it shows.
-    fn visible_gpus(&self) -> Option<String> {
-        let given = lineage::visible_devices();
-        if self.setup.arm != Arm::Withheld {
-            return given;
-        }
-        let own = self.setup.gpus.iter().map(|gpu| gpu.index().to_string());
-        let own = given.map_or(own.collect(), |given| {
-            given.split(',').map(str::to_owned).collect::<Vec<_>>()
-        });
-        Some(
-            own.into_iter()
-                .take(self.setup.gpus.len())
-                .collect::<Vec<_>>()
-                .join(","),
-        )
     }
 
     fn dumps(&self, inherited: bool) -> io::Result<()> {
@@ -271,14 +258,21 @@ impl Ranks {
             .map_or(Rank::FIRST, |part| part.first)
     }
 
-    /// How long the communicator has been starting; a process for each GPU starts when [`Self::join`] asks for it.
+    /// How long the communicator has been starting: processes for one GPU each make it when [`Self::advance`] or [`Self::join`]
+    /// has asked for it.
     #[must_use]
     pub fn age(&self) -> Duration {
         if self.setup.processes {
-            Duration::ZERO
+            self.asked.map_or(Duration::ZERO, |asked| asked.elapsed())
         } else {
             self.begun.elapsed()
         }
+    }
+
+    /// Whether it has not started yet, and a test may still need it.
+    #[must_use]
+    pub const fn is_starting(&self) -> bool {
+        self.started.is_none() && !self.released && !self.ended
     }
 
     /// Waits until the communicator exists.
@@ -312,8 +306,11 @@ impl Ranks {
     /// # Errors
     /// One has failed; the arm is stopped.
     pub fn advance(&mut self) -> Result<(), Trouble> {
-        let starting = self.started.is_none() && self.opened.is_none() && !self.ended;
-        if starting && self.setup.part.is_none() && self.processes.all_ready() {
+        if self.is_starting()
+            && self.opened.is_none()
+            && self.setup.part.is_none()
+            && self.processes.all_ready()
+        {
             self.opened = Some(self.connect(Instant::now() + READY)?);
         }
         Ok(())
@@ -330,6 +327,7 @@ impl Ranks {
                 id: id.clone(),
                 ranks,
             });
+            self.asked = Some(Instant::now());
         }
         Ok(opened)
     }
@@ -414,6 +412,7 @@ impl Ranks {
 
     /// Lets the processes exit, without waiting for that: they release their GPUs meanwhile.
     pub fn release(&mut self) {
+        self.released = true;
         self.processes.close();
     }
 
@@ -486,6 +485,21 @@ impl Ranks {
             diagnosis,
         }
     }
+}
+
+/// The GPUs that CUDA shows an arm's processes, as its variable names them; `None`: all. `given`: those that it shows this process.
+/// An arm that must fail uses the first ones alone, and CUDA starts the sooner the fewer it shows.
+fn visible_gpus(setup: &Setup, given: Option<String>) -> Option<String> {
+    if setup.arm != Arm::Withheld {
+        return given;
+    }
+    let own = setup.gpus.iter().map(|gpu| gpu.index().to_string());
+    let shown = given.map_or_else(
+        || own.collect(),
+        |given| given.split(',').map(str::to_owned).collect::<Vec<_>>(),
+    );
+    let first: Vec<_> = shown.into_iter().take(setup.gpus.len()).collect();
+    Some(first.join(","))
 }
 
 impl Drop for Ranks {

@@ -507,10 +507,33 @@ fn processes_make_the_communicator_before_anybody_waits_for_it() {
         thread::sleep(Duration::from_millis(10));
     }
     assert!(asked(&ranks), "{:?}", ranks.processes.output());
+    assert!(ranks.is_starting() && ranks.age() > Duration::ZERO);
     assert_eq!(ranks.join(SOON).unwrap().devices.len(), 2);
+    assert!(!ranks.is_starting());
     // It is asked once.
     ranks.advance().unwrap();
     assert_eq!(ranks.output().matches("Join").count(), 2);
+}
+
+#[test]
+fn an_arm_that_may_exit_before_it_has_started_is_not_waited_for() {
+    let mut ranks = arm(&setup(0), &["exec cat >&0".to_owned()]);
+    assert!(ranks.is_starting());
+    ranks.release();
+    assert!(!ranks.is_starting());
+}
+
+#[test]
+fn an_arm_that_must_fail_sees_the_first_gpus_of_those_that_are_shown() {
+    let shown = |arm, given: Option<&str>| {
+        let setup = Setup { arm, ..setup(0) };
+        visible_gpus(&setup, given.map(str::to_owned))
+    };
+    assert_eq!(shown(Arm::P2p, None), None);
+    assert_eq!(shown(Arm::P2p, Some("0,2,5")).as_deref(), Some("0,2,5"));
+    assert_eq!(shown(Arm::Withheld, None).as_deref(), Some("4,5"));
+    let given = Some("GPU-a,GPU-b,GPU-c");
+    assert_eq!(shown(Arm::Withheld, given).as_deref(), Some("GPU-a,GPU-b"));
 }
 
 #[test]
