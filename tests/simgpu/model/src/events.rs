@@ -84,6 +84,13 @@ pub fn is_lost(scenario: &Scenario, gpu: usize) -> bool {
         && happened(scenario).any(|event| event.lost && event.gpu == Some(gpu))
 }
 
+/// Whether a GPU is refused access to the memory of another one.
+#[must_use]
+pub fn is_refused(scenario: &Scenario, from: usize, to: usize) -> bool {
+    let concerns = |event: &Event| event.refuse == Some(to) && event.gpu == Some(from);
+    scenario.event.iter().any(concerns) && happened(scenario).any(concerns)
+}
+
 /// Whether a GPU's clocks are throttled by heat.
 #[must_use]
 pub fn is_hot(scenario: &Scenario, gpu: usize) -> bool {

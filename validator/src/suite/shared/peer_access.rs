@@ -2,8 +2,11 @@
 //! can have at most eight peers: in that case the pairs take turns, in groups as large as the driver allows.
 
 use crate::schedule::Pair;
+use crate::suite::TestContext;
 use gpu::{Buffer, Clique, Gpu, GpuError, PeerAccess, is_cuda_lost};
 use machine::GpuId;
+use outcome::Outcome;
+use outcome::finding::{Code, Finding, Severity};
 use std::collections::BTreeMap;
 
 /// `CUDA_ERROR_TOO_MANY_PEERS`
@@ -18,6 +21,24 @@ pub(in crate::suite) struct AccessGroup {
     /// Pairs for which access is refused.
     pub(in crate::suite) refused: Vec<(Pair, GpuError)>,
     guards: Vec<PeerAccess>,
+}
+
+/// The finding that access is refused to a pair that CUDA says has it, in a test that needs it. It is information only where
+/// p2p-capability, which tries every pair, has reported a refusal.
+pub(in crate::suite) fn refused(context: &TestContext, pair: Pair, error: &GpuError) -> Finding {
+    refusal(context.outcome("p2p-capability"), pair, error)
+}
+
+fn refusal(capability: Option<Outcome>, pair: Pair, error: &GpuError) -> Finding {
+    let severity = match capability {
+        Some(Outcome::Fail | Outcome::Error) => Severity::Info,
+        Some(Outcome::Pass | Outcome::Warn | Outcome::NotApplicable) | None => Severity::Fail,
+    };
+    let error = error.to_string();
+    let message = format!("{pair}: not tried: peer access is refused: {error}");
+    Code::P2pRefused
+        .finding(severity, pair, message)
+        .lacking([error.as_str()])
 }
 
 /// `bytes` of mapped memory of `owner` for all of `gpus` that reach it according to CUDA. If the driver refuses that, for those
@@ -174,6 +195,23 @@ mod tests {
             .flatten()
             .flat_map(|pair| [pair, pair.back()])
             .collect()
+    }
+
+    #[test]
+    fn only_a_refusal_that_has_been_reported_is_information() {
+        let error = GpuError::Call {
+            call: "cuCtxEnablePeerAccess",
+            code: 2,
+            name: "CUDA_ERROR_OUT_OF_MEMORY".to_owned(),
+            doing: "GPU 0: peer access to GPU 1".to_owned(),
+        };
+        let severity = |capability| refusal(capability, Pair::of(0, 1), &error).severity;
+        for reported in [Outcome::Fail, Outcome::Error] {
+            assert_eq!(severity(Some(reported)), Severity::Info);
+        }
+        for unknown in [None, Some(Outcome::Pass), Some(Outcome::Warn)] {
+            assert_eq!(severity(unknown), Severity::Fail);
+        }
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! about a pair.
 
 use super::Simulation;
+use crate::events;
 use crate::scenario::{Fault, Hca, Kind, Scenario};
 use crate::status::{Result, Status};
 
@@ -135,6 +136,9 @@ impl Simulation {
         }
         if let Some(fault) = scenario.faults(Kind::Refuse, from, to).next() {
             return Err(Status(fault.code));
+        }
+        if events::is_refused(scenario, from, to) {
+            return Err(Status::OUT_OF_MEMORY);
         }
         let most = scenario.machine.max_peers;
         let peers = self

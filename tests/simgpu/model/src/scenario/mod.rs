@@ -90,6 +90,8 @@ pub struct Event {
     /// The GPU is lost: NVML reports it, its contexts fail with 999, and no process can initialise CUDA any more.
     #[serde(default)]
     pub lost: bool,
+    /// From now on it is refused access to the memory of this GPU, for lack of memory.
+    pub refuse: Option<usize>,
     /// How many corrected memory errors are added.
     #[serde(default)]
     pub corrected: u64,
@@ -166,7 +168,11 @@ impl Event {
     fn check(&self, gpus: usize) -> Result<(), String> {
         match self.gpu {
             Some(gpu) if gpu >= gpus => Err(format!("names GPU {gpu} and there are {gpus}")),
+            _ if self.refuse.is_some_and(|peer| peer >= gpus) => Err(format!(
+                "refuses a GPU that does not exist; there are {gpus}"
+            )),
             None if self.lost
+                || self.refuse.is_some()
                 || self.pending
                 || self.hot
                 || self.program.is_some()

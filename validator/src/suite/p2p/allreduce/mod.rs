@@ -10,7 +10,7 @@ pub(in crate::suite) use rank::serve;
 use crate::suite::benchmark::left_to_full;
 use crate::suite::shared::gate::gate;
 use crate::suite::shared::gpu_fault::fault_finding;
-use crate::suite::{Group, Test, TestContext};
+use crate::suite::{Group, Test, TestContext, nccl};
 use gpu::pattern::Nonces;
 use gpu::{Clique, GpuError, LAUNCHES, RANKS, ROUNDS};
 use judge::{Reduction, Results};
@@ -65,6 +65,8 @@ fn run(context: &TestContext) -> Result<Judgement, Box<Finding>> {
         Ok(processes) => processes,
         Err(stop) => return judge_stop(stop),
     };
+    // Its all-reduces are timed, and wait for flags, which take longer while NCCL starts.
+    nccl::settle_all(context);
     while let Some(group) = open.pop() {
         match reduce(context, &mut processes, &group, &mut results) {
             Ok(()) => {}

@@ -16,7 +16,14 @@ pub(super) fn judge(gpus: usize, results: &Results) -> Judgement {
     found.extend(results.counted.iter().filter_map(lost_additions));
     let mut findings = merge_pairs(found);
     findings.extend(results.shared.iter().filter_map(lost_shared_additions));
-    findings.extend(results.broken.iter().chain(&results.unmapped).cloned());
+    let others = [&results.slow_hops, &results.broken];
+    findings.extend(
+        others
+            .into_iter()
+            .flatten()
+            .chain(&results.unmapped)
+            .cloned(),
+    );
     if results.pingpongs.is_empty() && findings.iter().all(|f| f.severity == Severity::Info) {
         let why = "no two GPUs have access to each other's memory; see p2p-capability";
         return Judgement::not_applicable(why).with(findings);

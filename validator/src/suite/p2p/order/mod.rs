@@ -13,7 +13,7 @@ use crate::suite::benchmark::GpuPaths;
 use crate::suite::protocol::Activity;
 use crate::suite::shared::gate::gate;
 use crate::suite::shared::gpu_fault::fault_finding;
-use crate::suite::shared::peer_access::with_peer_access;
+use crate::suite::shared::peer_access::{refused, with_peer_access};
 use crate::suite::shared::transfer::Memory;
 use crate::suite::{Group, Test, TestContext, nccl};
 use gpu::{self, Clique, Gpu, GpuError, Payload, PeerAccess, PingpongResult};
@@ -121,6 +121,7 @@ struct Results {
     unclaimed: usize,
     /// Pairs whose access was refused, or whose test was aborted.
     broken: Vec<Finding>,
+    slow_hops: Vec<Finding>,
 }
 
 fn run(context: &TestContext) -> Result<Judgement, Box<Finding>> {
@@ -135,17 +136,28 @@ fn run(context: &TestContext) -> Result<Judgement, Box<Finding>> {
         .collect::<Result<Vec<_>, _>>();
     let players = players.map_err(|e| fault_finding(Subject::Machine, &e))?;
     let mut results = Results::default();
-    let mapped =
-        mapped_players(clique, &mut results).map_err(|e| fault_finding(Subject::Machine, &e))?;
-    let rounds = timed_games(context, clique, &players, &mut results)
-        .map_err(|e| fault_finding(Subject::Machine, &e))?;
-    let slow_hops = if results.broken.is_empty() && !gpu::is_cuda_lost() {
+    if let Err(error) = try_all(context, clique, &players, &mut results) {
+        // What was found before it stays.
+        results
+            .broken
+            .push(*fault_finding(Subject::Machine, &error));
+    }
+    Ok(judge::judge(clique.len(), &results))
+}
+
+/// All games and counters.
+fn try_all(
+    context: &TestContext,
+    clique: &Clique,
+    players: &[pingpong::Player<'_>],
+    results: &mut Results,
+) -> Result<(), GpuError> {
+    let mapped = mapped_players(clique, results)?;
+    let rounds = timed_games(context, clique, players, results)?;
+    if results.broken.is_empty() && !gpu::is_cuda_lost() {
         let paths = GpuPaths::new(context, clique);
-        slow_hops::slow_hops(clique, &players, &paths, &mut results)
-            .map_err(|e| fault_finding(Subject::Machine, &e))?
-    } else {
-        Vec::new()
-    };
+        results.slow_hops = slow_hops::slow_hops(context, clique, players, &paths, results)?;
+    }
     if !gpu::is_cuda_lost() {
         // From here on no test needs all memory for itself, and nothing below is timed.
         nccl::start_ahead(context);
@@ -154,17 +166,12 @@ fn run(context: &TestContext) -> Result<Judgement, Box<Finding>> {
         if gpu::is_cuda_lost() {
             break;
         }
-        untimed_games(context, clique, (&players, &mapped), round, &mut results)
-            .map_err(|e| fault_finding(Subject::Machine, &e))?;
+        untimed_games(context, clique, (players, &mapped), round, results)?;
     }
     if results.broken.is_empty() && !gpu::is_cuda_lost() {
-        shared_counters(context, clique, &players, &mut results)
-            .map_err(|e| fault_finding(Subject::Machine, &e))?;
+        shared_counters(context, clique, players, results)?;
     }
-    let line = slow_hops.first().map(|finding| finding.message.to_string());
-    let mut judgement = judge::judge(clique.len(), &results).with(slow_hops);
-    judgement.summary = line.unwrap_or(judgement.summary);
-    Ok(judgement)
+    Ok(())
 }
 
 /// Pairs without a common GPU: all that reach each other, and those of them whose flags arrived in order.
@@ -183,7 +190,7 @@ fn timed_games(
 ) -> Result<Vec<Round>, GpuError> {
     let mut rounds = Vec::new();
     for matching in circle(clique.len()) {
-        let (pairs, _access) = enable_pairs(clique, matching, results)?;
+        let (pairs, _access) = enable_pairs(context, clique, matching, results)?;
         let good = play(context, players, pairs.clone(), Game::TIMED, results);
         rounds.push(Round { pairs, good });
         if gpu::is_cuda_lost() {
@@ -202,7 +209,7 @@ fn untimed_games(
     results: &mut Results,
 ) -> Result<(), GpuError> {
     let [wide, others @ ..] = Game::others(context.config.validate.level);
-    let (pairs, access) = enable_pairs(clique, round.pairs, results)?;
+    let (pairs, access) = enable_pairs(context, clique, round.pairs, results)?;
     let mut good = round.good;
     good.retain(|pair| pairs.contains(pair));
     let mut good = play(context, players, good, wide, results);
@@ -297,8 +304,7 @@ fn atomics(
     }
 }
 
-/// All GPUs that reach a GPU's memory add to one counter there, one owner after the other. Pairs whose access is refused
-/// are judged by `p2p_capability`.
+/// All GPUs that reach a GPU's memory add to one counter there, one owner after the other.
 fn shared_counters(
     context: &TestContext,
     clique: &Clique,
@@ -314,6 +320,9 @@ fn shared_counters(
         .filter(|pair| pairs.contains(pair))
         .collect();
     with_peer_access(clique, &pairs, |access| {
+        let refusals = access.refused.iter();
+        let refusals = refusals.map(|(pair, error)| refused(context, *pair, error));
+        results.broken.extend(refusals);
         for owner in GpuId::all(clique.len()) {
             let peers: Vec<_> = access
                 .pairs
@@ -334,8 +343,9 @@ fn shared_counters(
     .map(drop)
 }
 
-/// Enables access for the pairs that reach each other. A refusal is recorded, and judged by `p2p_capability`.
+/// Enables access for the pairs that reach each other. A refusal is recorded.
 fn enable_pairs(
+    context: &TestContext,
     clique: &Clique,
     pairs: Vec<Pair>,
     results: &mut Results,
@@ -352,12 +362,7 @@ fn enable_pairs(
                 opened.1.push(access);
             }
             Err(error) if error.is_sticky() => return Err(error),
-            Err(error) => {
-                let message = format!("{pair}: not tried: peer access is refused: {error}");
-                results
-                    .broken
-                    .push(Code::P2pRefused.finding(Severity::Info, pair, message));
-            }
+            Err(error) => results.broken.push(refused(context, pair, &error)),
         }
     }
     Ok(opened)

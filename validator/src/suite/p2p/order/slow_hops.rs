@@ -4,7 +4,9 @@ use super::pingpong::{Player, play};
 use super::{Game, PairPingpong, Results, enable_pairs};
 use crate::floors::{LatencyKind, LatencyReference, latency};
 use crate::schedule::Pair;
+use crate::suite::TestContext;
 use crate::suite::benchmark::GpuPaths;
+use crate::suite::protocol::Activity;
 use gpu::{Clique, GpuError};
 use outcome::finding::Finding;
 use std::collections::BTreeMap;
@@ -16,6 +18,7 @@ const MOST_AGAIN: usize = 16;
 
 /// Findings about the hops of `results` that are slow in both measurements.
 pub(super) fn slow_hops(
+    context: &TestContext,
     clique: &Clique,
     players: &[Player<'_>],
     paths: &GpuPaths,
@@ -35,7 +38,8 @@ pub(super) fn slow_hops(
     );
     let mut again = BTreeMap::new();
     for (pair, _) in suspects.into_iter().take(MOST_AGAIN) {
-        let (pairs, access) = enable_pairs(clique, vec![pair], results)?;
+        context.doing(Activity::of_pair(pair, "flags after data, timed again"));
+        let (pairs, access) = enable_pairs(context, clique, vec![pair], results)?;
         let pingpongs = play(
             players,
             &pairs,

@@ -14,16 +14,16 @@ use crate::suite::shared::gate::gate;
 use crate::suite::shared::gpu_fault::fault_finding;
 use crate::suite::shared::held_memory;
 use crate::suite::shared::held_memory::{HeldMemory, MIN_TESTED, fill_all, find_changes};
-use crate::suite::shared::peer_access::{AccessGroup, with_peer_access};
+use crate::suite::shared::peer_access::{AccessGroup, refused, with_peer_access};
 use crate::suite::shared::transfer::Memory;
 use crate::suite::{Group, Test, TestContext};
 use gpu::pattern::Nonces;
 use gpu::{Clique, GpuError, is_cuda_lost};
 use judge::Results;
 use machine::GpuId;
-use outcome::finding::{Code, Finding, Severity, Subject};
+use outcome::Judgement;
+use outcome::finding::{Finding, Subject};
 use outcome::test;
-use outcome::{Judgement, Outcome};
 use report::Level;
 use std::time::Duration;
 
@@ -165,10 +165,7 @@ fn group(
 ) -> Result<(), GpuError> {
     let plan = LevelPlan::of(context.config.validate.level);
     for (pair, error) in &access.refused {
-        let error = error.to_string();
-        let message = format!("{pair}: not tried: peer access is refused: {error}");
-        let finding = Code::P2pRefused.finding(refusal(context), pair, message);
-        results.broken.push(finding.lacking([error.as_str()]));
+        results.broken.push(refused(context, *pair, error));
     }
     results.pairs.extend(&access.pairs);
     tags::peers_write(
@@ -187,15 +184,6 @@ fn group(
     )?;
     copies::odd_copies(context, memories, &access.pairs, (plan, nonces), results)?;
     copies::full_copies(context, memories, &access.pairs, plan, results)
-}
-
-/// The severity of a refusal: if peers could access small buffers, it is caused by the size of the memory.
-fn refusal(context: &TestContext) -> Severity {
-    if context.outcome("p2p-capability") == Some(Outcome::Pass) {
-        Severity::Fail
-    } else {
-        Severity::Info
-    }
 }
 
 /// The memory held on one GPU.
@@ -223,7 +211,9 @@ mod tests {
     use crate::suite::shared::transfer::{Direction, Engine, TransferKind};
     use gpu::Extent;
     use gpu::pattern::Counts;
+    use outcome::Outcome;
     use outcome::finding::Reason;
+    use outcome::finding::{Code, Severity};
     use outcome::table::Table;
 
     const PAIR: Pair = Pair::of(0, 1);
