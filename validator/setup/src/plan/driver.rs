@@ -1,7 +1,7 @@
 //! Whether the loaded driver can do what the boards need, and if not, which one can and how it is installed here. Pure.
 
-use super::{Needs, apply, modules, person};
-use crate::keys::{Families, Need, numbers};
+use super::{Needs, apply, modules, name, person};
+use crate::keys::{Families, LAST_BEFORE_TURING, Need, numbers};
 use crate::state::State;
 use crate::step::{Kind, Plan};
 use outcome::platform::{Distribution, System};
@@ -57,6 +57,47 @@ pub(super) fn fits(state: &State, needs: &Needs<'_>, families: &Families, plan: 
     ));
     later(needs, families, branch, plan);
     false
+}
+
+/// Boards that only the closed flavour runs, which connects them by itself. `open`: whether other boards need the open one.
+pub(super) fn closed(state: &State, needs: &Needs<'_>, open: bool, plan: &mut Plan) {
+    let boards = needs.iter().filter(|(_, need)| *need == Need::Closed);
+    let boards: Vec<_> = boards.map(|(gpu, _)| name(gpu)).collect();
+    let (Some(first), more) = (boards.first(), boards.len().saturating_sub(1)) else {
+        return;
+    };
+    let boards = match more {
+        0 => first.clone(),
+        more => format!("{first} and {more} more"),
+    };
+    if open {
+        plan.notes.push(format!(
+            "{boards}: NVIDIA's open modules, which other boards here need, cannot run boards older than Turing"
+        ));
+        return;
+    }
+    let wrong = match &state.driver.loaded {
+        None => "NVIDIA's driver is not loaded".to_owned(),
+        Some(loaded) if loaded.open => {
+            format!("the open flavour of driver {} is loaded", loaded.version)
+        }
+        Some(loaded) if numbers(&loaded.version).first() > Some(&LAST_BEFORE_TURING) => {
+            format!("driver {} is loaded", loaded.version)
+        }
+        Some(_) => {
+            plan.notes.push(format!(
+                "{boards}: the closed driver connects such boards by itself: no key and no edit is needed"
+            ));
+            return;
+        }
+    };
+    person(
+        plan,
+        Kind::Driver,
+        format!(
+            "install the closed driver, branch {LAST_BEFORE_TURING} or older, which connects boards older than Turing by itself; NVIDIA's open modules and later branches cannot run them: {boards}; {wrong}"
+        ),
+    );
 }
 
 /// What follows with a driver that is not there yet.

@@ -77,7 +77,7 @@ pub fn plan(state: &State, options: &Options, families: &Families) -> Result<Pla
         .extend(needs.iter().filter_map(|(gpu, need)| hopeless(gpu, need)));
     let able = needs
         .iter()
-        .filter(|(_, need)| !matches!(need, Need::Never | Need::TooOld | Need::Unknown));
+        .filter(|(_, need)| !matches!(need, Need::Never | Need::Unknown));
     if able.count() < 2 {
         plan.notes.push(
             "so there are no two GPUs here that the driver could connect over PCIe".to_owned(),
@@ -99,6 +99,7 @@ pub fn plan(state: &State, options: &Options, families: &Families) -> Result<Pla
     if !with_bar1.is_empty() && driver::fits(state, &needs, families, &mut plan) {
         modules::add(state, options, &needs, families, &mut plan)?;
     }
+    driver::closed(state, &needs, !with_bar1.is_empty(), &mut plan);
     iommu(state, options, &mut plan)?;
     fabric(&with_bar1, state, &mut plan);
     boot_space(state, &mut plan);
@@ -171,7 +172,6 @@ fn not_here(state: &State) -> Option<String> {
 fn hopeless(gpu: &Gpu, need: &Need) -> Option<String> {
     let name = name(gpu);
     Some(match need {
-        Need::TooOld => format!("{name} is older than Turing: NVIDIA's open modules cannot run it"),
         Need::Never => {
             format!(
                 "{name}: no driver is known that gives it peer-to-peer over PCIe; an NVLink bridge does"

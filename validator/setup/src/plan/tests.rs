@@ -265,14 +265,29 @@ fn boards_with_their_own_peer_to_peer_need_no_driver_of_ours_and_no_key() {
         "{:?}",
         plan.notes
     );
-    let plan = Model::new(2, (0x1b06, "NVIDIA GeForce GTX 1080 Ti"), "580.95.05")
-        .ubuntu()
-        .closed()
-        .planned();
+}
+
+#[test]
+fn boards_older_than_turing_need_the_closed_driver_and_no_iommu_that_translates() {
+    let boards = |driver: &str| {
+        Model::new(2, (0x1b06, "NVIDIA GeForce GTX 1080 Ti"), driver)
+            .ubuntu()
+            .translating()
+    };
+    let plan = boards("580.95.05").closed().planned();
+    assert_eq!(kinds(&plan), "words! reboot proof", "{plan:#?}");
     assert!(
-        plan.notes[0].contains("older than Turing"),
+        plan.notes[0].contains("the closed driver connects such boards by itself"),
         "{:?}",
         plan.notes
+    );
+    assert!(what(&plan, Kind::Words).starts_with("add `iommu=pt` "));
+    let open = boards("580.95.05").planned();
+    assert_eq!(kinds(&open), "driver words! reboot proof", "{open:#?}");
+    assert!(what(&open, Kind::Driver).ends_with("the open flavour of driver 580.95.05 is loaded"));
+    let newer = boards("590.48.01").closed().planned();
+    assert!(
+        what(&newer, Kind::Driver).starts_with("install the closed driver, branch 580 or older")
     );
 }
 
