@@ -12,6 +12,7 @@ use crate::options::{IommuChoice, Options};
 use crate::state::{Gpu, State};
 use crate::step::{Action, By, Call, Kind, Plan, Step, paths, split};
 use machine::host::iommu::IommuMode;
+use machine::host::nvidia::board_kind::is_all_by_nvlink;
 use outcome::finding::{Code, FindingEntry, Severity, Subject};
 use outcome::platform::{Architecture, BootLoader, Environment, PassThrough, System};
 use outcome::text::size;
@@ -54,10 +55,7 @@ pub fn plan(state: &State, options: &Options, families: &Families) -> Result<Pla
         return Ok(plan);
     }
     if let Environment::Guest(_) = state.host.environment {
-        plan.refused.push(format!(
-            "this is a virtual machine: {}",
-            remedy(state, Code::P2pUnsupported)
-        ));
+        guest(state, &mut plan);
         return Ok(plan);
     }
     if let Some(gpu) = state.gpus.iter().find(|gpu| !gpu.registers_read) {
@@ -216,6 +214,28 @@ fn fabric_manager(state: &State, plan: &mut Plan) {
             Kind::FabricManager,
             format!("install nvidia-fabricmanager of {version}, and {start}"),
         );
+    }
+}
+
+/// In a virtual machine the host decides: about NVLinks by its fabric manager, and about PCIe by the hypervisor.
+fn guest(state: &State, plan: &mut Plan) {
+    let by_nvlink = |gpu: &&Gpu| is_all_by_nvlink(Some(gpu.device), gpu.model.as_deref());
+    let linked = state.gpus.iter().filter(by_nvlink).count();
+    if linked > 0 {
+        let host = if state.host.is_rented() {
+            "the provider's host"
+        } else {
+            "the host"
+        };
+        plan.notes.push(format!(
+            "NVLinks connect SXM boards, and their NVSwitches belong to {host}: no key, no word and no edit is needed here; if `firstlight p2p` shows no access, the fabric manager of {host} has not activated a partition with these GPUs"
+        ));
+    }
+    if state.gpus.len().saturating_sub(linked) > 1 {
+        plan.refused.push(format!(
+            "this is a virtual machine: {}",
+            remedy(state, Code::P2pUnsupported)
+        ));
     }
 }
 

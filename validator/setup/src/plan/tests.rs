@@ -186,21 +186,40 @@ fn eight_h100_behind_nvswitches_need_nothing_but_the_fabric_manager() {
     );
 }
 
-#[test]
-fn a_guest_gets_the_words_for_its_host() {
-    let mut model = Model::new(2, RTX_4090, "580.95.05")
-        .ubuntu()
+/// The same in a virtual machine of QEMU.
+fn in_qemu(mut model: Model) -> Model {
+    model.plan.layout = machines::built::Layout::Guest;
+    model
         .with(
             "proc/cpuinfo",
             "processor\t: 0\nvendor_id\t: GenuineIntel\nflags\t\t: fpu hypervisor\n",
         )
-        .with("sys/class/dmi/id/sys_vendor", "QEMU\n");
-    model.plan.layout = machines::built::Layout::Guest;
-    let plan = model.planned();
+        .with("sys/class/dmi/id/sys_vendor", "QEMU\n")
+}
+
+#[test]
+fn a_guest_gets_the_words_for_its_host() {
+    let plan = in_qemu(Model::new(2, RTX_4090, "580.95.05").ubuntu()).planned();
     assert_eq!(plan.steps, []);
     refused(
         &plan,
         "on the host, give these GPUs the same `x-nv-gpudirect-clique`",
+    );
+}
+
+#[test]
+fn sxm_boards_of_a_guest_need_the_partition_of_the_hosts_fabric_manager_and_no_clique() {
+    let plan = in_qemu(Model::new(2, H100, "580.95.05").ubuntu()).planned();
+    assert_eq!((plan.steps.len(), plan.refused.len()), (0, 0), "{plan:#?}");
+    assert!(
+        plan.notes[0].contains("the fabric manager of the host has not activated a partition"),
+        "{:?}",
+        plan.notes
+    );
+    let pcie = (0x2331, "NVIDIA H100 PCIe");
+    refused(
+        &in_qemu(Model::new(2, pcie, "580.95.05").ubuntu()).planned(),
+        "x-nv-gpudirect-clique",
     );
 }
 
