@@ -201,9 +201,11 @@ fn in_qemu(mut model: Model) -> Model {
 fn a_guest_gets_the_words_for_its_host() {
     let plan = in_qemu(Model::new(2, RTX_4090, "580.95.05").ubuntu()).planned();
     assert_eq!(plan.steps, []);
-    refused(
-        &plan,
-        "on the host, give these GPUs the same `x-nv-gpudirect-clique`",
+    assert_eq!(
+        plan.refused,
+        [
+            "this is a virtual machine, and its hypervisor approves peer-to-peer: on the host, give these GPUs the same `x-nv-gpudirect-clique` (QEMU's option of vfio-pci)"
+        ]
     );
 }
 
