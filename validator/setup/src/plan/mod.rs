@@ -9,7 +9,7 @@ mod tests;
 
 use crate::keys::{Families, Need};
 use crate::options::{IommuChoice, Options};
-use crate::state::{Gpu, State};
+use crate::state::{Gpu, Registers, State};
 use crate::step::{Action, By, Call, Kind, Plan, Step, paths, split};
 use machine::host::iommu::IommuMode;
 use machine::host::nvidia::board_kind::is_all_by_nvlink;
@@ -58,11 +58,8 @@ pub fn plan(state: &State, options: &Options, families: &Families) -> Result<Pla
         guest(state, &mut plan);
         return Ok(plan);
     }
-    if let Some(gpu) = state.gpus.iter().find(|gpu| !gpu.registers_read) {
-        return Err(format!(
-            "the registers of the GPU at {} cannot be read; run it as root",
-            gpu.bdf
-        ));
+    if let Some(why) = state.gpus.iter().find_map(|gpu| unread(state, gpu)) {
+        return Err(why);
     }
     let version = state
         .driver
@@ -164,6 +161,24 @@ fn not_here(state: &State) -> Option<String> {
         "this is firstlight's own image, which prepares the machine at each boot; its settings are in docs/settings.md"
             .to_owned()
     })
+}
+
+/// Why nothing can be said about a GPU, from how far its registers could be read; `None` if they could.
+fn unread(state: &State, gpu: &Gpu) -> Option<String> {
+    let bdf = gpu.bdf;
+    match &gpu.registers {
+        Registers::Read => None,
+        Registers::Gone => Some(format!(
+            "the GPU at {bdf} does not answer: all its registers read as ones; {}",
+            remedy(state, Code::GpuGone)
+        )),
+        Registers::Short { bytes } => Some(format!(
+            "the kernel showed {bytes} bytes of the configuration space of the GPU at {bdf}, as it does to users other than root: run it as root"
+        )),
+        Registers::Hidden { fault } => Some(format!(
+            "a fault in the configuration space of the GPU at {bdf} hides the sizes of its BAR1: {fault}"
+        )),
+    }
 }
 
 /// A board that nothing here would connect.

@@ -1,5 +1,6 @@
 use crate::fixture::{KEYS, Model, kinds, what};
 use crate::options::{IommuChoice, Options};
+use crate::state::Registers;
 use crate::step::{Action, Kind, Plan};
 
 const RTX_4090: (u16, &str) = (0x2684, "NVIDIA GeForce RTX 4090");
@@ -579,6 +580,28 @@ fn a_full_boot_partition_and_a_read_only_root_are_refused() {
         &super::plan(&state, &options, &families).unwrap(),
         "/etc cannot be written: the system is immutable",
     );
+}
+
+#[test]
+fn a_gpu_that_is_gone_one_that_is_hidden_and_one_that_needs_root_are_told_apart() {
+    let (options, families) = (Options::default(), crate::keys::Families::own().unwrap());
+    let mut state = Model::new(2, RTX_5090, "580.95.05")
+        .ubuntu()
+        .state(&options);
+    assert_eq!(state.gpus[1].registers, Registers::Read);
+    let mut why = |registers| {
+        state.gpus[1].registers = registers;
+        super::plan(&state, &options, &families).unwrap_err()
+    };
+    let gone = why(Registers::Gone);
+    assert!(
+        gone.contains("does not answer: all its registers read as ones; reboot the machine"),
+        "{gone}"
+    );
+    assert!(!gone.contains("root"), "{gone}");
+    assert!(why(Registers::Short { bytes: 64 }).ends_with("run it as root"));
+    let fault = "a loop at 0x100".to_owned();
+    assert!(why(Registers::Hidden { fault }).ends_with("of its BAR1: a loop at 0x100"));
 }
 
 #[test]

@@ -6,7 +6,7 @@ mod driver;
 
 use crate::journal::Journal;
 use crate::options::Options;
-use crate::state::{Gpu, State, Switches, Unit};
+use crate::state::{Gpu, Registers, State, Switches, Unit};
 use crate::step::paths;
 use crate::{SetupError, SetupResult};
 use fabric::acs::{self, AcsPolicy};
@@ -15,7 +15,8 @@ use fabric::rebar::RebarChoice;
 use machine::host::iommu::{self, IommuMode};
 use machine::host::nvidia::{chip, gpus, managers};
 use machine::host::{identity, modules, platform};
-use machine::pcie::model::{Device, Fabric, Undetermined};
+use machine::pcie::config_space::CONVENTIONAL_BYTES;
+use machine::pcie::model::{ConfigState, Device, Fabric, Undetermined};
 use machine::root::Root;
 use outcome::platform::{Host, HostGpu};
 use std::collections::BTreeMap;
@@ -76,7 +77,6 @@ fn is_own(gpu: &HostGpu) -> bool {
 fn gpu_of(fabric: &Fabric, gpu: &HostGpu) -> Option<Gpu> {
     let device: &Device = fabric.devices.iter().find(|device| device.bdf == gpu.bdf)?;
     let sizes = device.aperture_sizes();
-    let hidden = device.config.undetermined.contains(&Undetermined::Rebar);
     Some(Gpu {
         bdf: gpu.bdf,
         device: chip::number(&device.device)?,
@@ -89,8 +89,21 @@ fn gpu_of(fabric: &Fabric, gpu: &HostGpu) -> Option<Gpu> {
             .or_else(|| sizes.map(|sizes| sizes.current_bytes)),
         largest_bar1_bytes: sizes.and_then(|sizes| sizes.supported_bytes.last().copied()),
         boot_display: device.boot_vga,
-        registers_read: !hidden && !device.config.gone && device.config.bytes >= 256,
+        registers: registers(&device.config),
     })
+}
+
+fn registers(config: &ConfigState) -> Registers {
+    match config {
+        config if config.gone => Registers::Gone,
+        config if config.bytes < CONVENTIONAL_BYTES => Registers::Short {
+            bytes: config.bytes,
+        },
+        config if config.undetermined.contains(&Undetermined::Rebar) => Registers::Hidden {
+            fault: config.faults.first().cloned().unwrap_or_default(),
+        },
+        _ => Registers::Read,
+    }
 }
 
 /// The ports on paths between GPUs whose ACS is on.
@@ -197,5 +210,34 @@ pub(crate) fn text_of(root: &Root, path: &str) -> SetupResult<Option<String>> {
             Ok(None)
         }
         Err(e) => Err(SetupError::at(path, &e)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn registers_of_ones_are_not_a_matter_of_permission() {
+        let read = |bytes, gone, faults: &[&str], undetermined: &[Undetermined]| {
+            registers(&ConfigState {
+                bytes,
+                gone,
+                faults: faults.iter().map(|fault| (*fault).to_owned()).collect(),
+                undetermined: undetermined.to_owned(),
+            })
+        };
+        let rebar = &[Undetermined::Rebar][..];
+        assert_eq!(read(4096, false, &[], &[]), Registers::Read);
+        assert_eq!(read(4096, true, &[], &[]), Registers::Gone);
+        assert_eq!(
+            read(64, false, &["short"], rebar),
+            Registers::Short { bytes: 64 }
+        );
+        let fault = "a loop at 0x100".to_owned();
+        assert_eq!(
+            read(4096, false, &[&fault], rebar),
+            Registers::Hidden { fault }
+        );
     }
 }
