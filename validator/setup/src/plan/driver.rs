@@ -10,14 +10,7 @@ use std::collections::BTreeSet;
 /// Whether the loaded driver fits; the steps and refusals if it does not.
 pub(super) fn fits(state: &State, needs: &Needs<'_>, families: &Families, plan: &mut Plan) -> bool {
     let driver = &state.driver;
-    if let Some(foreign) = driver.foreign.first() {
-        let blacklist = state
-            .host
-            .system
-            .add_words(&[&format!("module_blacklist={foreign}")]);
-        plan.refused
-            .push(format!("{foreign} is loaded for these GPUs: {blacklist}"));
-    }
+    foreign(state, plan);
     let from = needs.iter().filter_map(|(_, need)| match need {
         Need::Version { from } | Need::Asked { from, .. } => Some(from.as_str()),
         _ => None,
@@ -41,7 +34,9 @@ pub(super) fn fits(state: &State, needs: &Needs<'_>, families: &Families, plan: 
     };
     asked(needs, plan);
     let Some(wrong) = wrong else {
-        return several(state, plan) && driver.foreign.is_empty();
+        // Other drivers are refused; what the loaded one lacks is said all the same.
+        several(state, plan);
+        return true;
     };
     person(
         plan,
@@ -57,6 +52,29 @@ pub(super) fn fits(state: &State, needs: &Needs<'_>, families: &Families, plan: 
     ));
     later(needs, families, branch, plan);
     false
+}
+
+/// Another driver for these GPUs, such as nouveau, is refused.
+fn foreign(state: &State, plan: &mut Plan) {
+    if let Some(foreign) = state.driver.foreign.first() {
+        let blacklist = state
+            .host
+            .system
+            .add_words(&[&format!("module_blacklist={foreign}")]);
+        plan.refused
+            .push(format!("{foreign} is loaded for these GPUs: {blacklist}"));
+    }
+}
+
+/// For boards that the driver connects by itself.
+pub(super) fn any(state: &State, needs: &Needs<'_>, plan: &mut Plan) {
+    foreign(state, plan);
+    let only_closed = needs.iter().any(|(_, need)| *need == Need::Closed);
+    if state.driver.loaded.is_none() && !only_closed {
+        let what =
+            "install NVIDIA's driver, which is not loaded: it connects these boards by itself";
+        person(plan, Kind::Driver, what.to_owned());
+    }
 }
 
 /// Boards that only the closed flavour runs, which connects them by itself. `open`: whether other boards need the open one.
@@ -159,7 +177,7 @@ fn asked(needs: &Needs<'_>, plan: &mut Plan) {
 }
 
 /// Two drivers: which of them is loaded is decided elsewhere.
-fn several(state: &State, plan: &mut Plan) -> bool {
+fn several(state: &State, plan: &mut Plan) {
     let driver = &state.driver;
     let versions: BTreeSet<_> = driver.dkms.iter().map(|(_, version)| version).collect();
     let both = if driver.files.len() > 1 {
@@ -172,11 +190,10 @@ fn several(state: &State, plan: &mut Plan) -> bool {
             .collect::<Vec<_>>()
             .join(" and ")
     } else {
-        return true;
+        return;
     };
     plan.refused
         .push(format!("two drivers are installed, {both}: remove one"));
-    false
 }
 
 /// The command that installs the open flavour.

@@ -94,6 +94,9 @@ pub fn plan(state: &State, options: &Options, families: &Families) -> Result<Pla
     if !with_bar1.is_empty() && driver::fits(state, &needs, families, &mut plan) {
         modules::add(state, options, &needs, families, &mut plan)?;
     }
+    if with_bar1.is_empty() {
+        driver::any(state, &needs, &mut plan);
+    }
     driver::closed(state, &needs, !with_bar1.is_empty(), &mut plan);
     iommu(state, options, &mut plan)?;
     fabric(&with_bar1, state, &mut plan);
@@ -105,8 +108,13 @@ pub fn plan(state: &State, options: &Options, families: &Families) -> Result<Pla
         );
     }
     if plan.steps.is_empty() {
-        plan.notes
-            .push("nothing is missing; `firstlight p2p` shows whether data arrives".to_owned());
+        let unmet = |(_, need): &(&Gpu, Need)| {
+            matches!(need, Need::Asked { .. } | Need::Never | Need::Unknown)
+        };
+        if plan.refused.is_empty() && !needs.iter().any(unmet) {
+            plan.notes
+                .push("nothing is missing; `firstlight p2p` shows whether data arrives".to_owned());
+        }
     } else {
         person(&mut plan, Kind::Reboot, "reboot".to_owned());
         let proof = "`sudo firstlight setup --check` shows what is in force, and `sudo firstlight p2p` whether data arrives";

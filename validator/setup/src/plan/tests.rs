@@ -413,6 +413,34 @@ fn words_that_contradict_are_a_persons_and_a_word_that_is_there_is_not_added_aga
     assert!(!lines(&plan).contains(&"update-grub".to_owned()));
 }
 
+/// Whether the plan says that nothing is missing.
+fn nothing_missing(plan: &Plan) -> bool {
+    plan.notes
+        .iter()
+        .any(|note| note.starts_with("nothing is missing"))
+}
+
+#[test]
+fn nothing_is_missing_only_if_nothing_is_refused_and_no_need_is_left() {
+    let ada = Model::new(2, (0x26b1, "NVIDIA RTX 6000 Ada Generation"), "550.163.01").ubuntu();
+    assert!(nothing_missing(&ada.planned()));
+    let asked = Model::new(2, RTX_3090, "580.95.05").ubuntu().planned();
+    assert_eq!((asked.steps.len(), asked.refused.len()), (0, 0));
+    assert!(!nothing_missing(&asked), "{:?}", asked.notes);
+    let unread = Model::new(2, RTX_5090, "699.10").ubuntu().planned();
+    assert!(!nothing_missing(&unread), "{:?}", unread.notes);
+    let both = Model::new(2, RTX_5090, "580.95.05")
+        .ubuntu()
+        .with("sys/module/nouveau/initstate", "live\n")
+        .planned();
+    assert_eq!(kinds(&both), "keys! reboot proof", "{both:#?}");
+    let (options, families) = (Options::default(), crate::keys::Families::own().unwrap());
+    let mut state = ada.state(&options);
+    state.driver.loaded = None;
+    let plan = super::plan(&state, &options, &families).unwrap();
+    assert_eq!(kinds(&plan), "driver reboot proof", "{plan:#?}");
+}
+
 #[test]
 fn what_is_in_force_is_not_demanded_again() {
     let params = format!("RegistryDwords: \"{}\"\n", KEYS.split_once('=').unwrap().1);
@@ -636,6 +664,9 @@ fn a_driver_that_was_never_looked_at_needs_its_own_header() {
         &plan,
         "driver 699.10 is newer than what firstlight has looked at",
     );
+    assert_eq!(kinds(&plan), "keys! reboot proof", "{plan:#?}");
+    let ada = Model::new(2, RTX_4090, "699.10").ubuntu().planned();
+    assert_eq!(kinds(&ada), "modules! keys! reboot proof", "{ada:#?}");
     let plan = Model::new(2, RTX_5090, "699.10")
         .ubuntu()
         .buildable()
