@@ -13,6 +13,7 @@ use crate::state::{Gpu, Registers, State};
 use crate::step::{Action, By, Call, Kind, Plan, Step, paths, split};
 use machine::host::iommu::IommuMode;
 use machine::host::nvidia::board_kind::is_all_by_nvlink;
+use machine::host::nvidia::chip;
 use outcome::finding::{Code, FindingEntry, Severity, Subject, guest_setting};
 use outcome::platform::{Architecture, BootLoader, Environment, PassThrough, System};
 use outcome::text::size;
@@ -70,10 +71,14 @@ pub fn plan(state: &State, options: &Options, families: &Families) -> Result<Pla
     let needs: Needs<'_> = state.gpus.iter().map(|gpu| (gpu, need(gpu))).collect();
     plan.notes
         .extend(needs.iter().filter_map(|(gpu, need)| hopeless(gpu, need)));
-    let able = needs
-        .iter()
-        .filter(|(_, need)| !matches!(need, Need::Never | Need::Unknown));
-    if able.count() < 2 {
+    let (peers, alone) = peers(&needs);
+    plan.notes.extend(alone.into_iter().map(|gpu| {
+        format!(
+            "{}: no other GPU here is one that the driver could connect with it (NVIDIA's libcuda gives no peer access between two generations)",
+            name(gpu)
+        )
+    }));
+    if peers.is_empty() {
         plan.notes.push(
             "so there are no two GPUs here that the driver could connect over PCIe".to_owned(),
         );
@@ -85,19 +90,19 @@ pub fn plan(state: &State, options: &Options, families: &Families) -> Result<Pla
             Need::Keys | Need::Edits { .. } | Need::Version { .. } | Need::Asked { .. }
         )
     };
-    let with_bar1: Vec<&Gpu> = needs
+    let with_bar1: Vec<&Gpu> = peers
         .iter()
         .filter(|(_, need)| through_bar1(need))
         .map(|(gpu, _)| *gpu)
         .collect();
     firmware(&with_bar1, &mut plan);
-    if !with_bar1.is_empty() && driver::fits(state, &needs, families, &mut plan) {
-        modules::add(state, options, &needs, families, &mut plan)?;
+    if !with_bar1.is_empty() && driver::fits(state, &peers, families, &mut plan) {
+        modules::add(state, options, &peers, families, &mut plan)?;
     }
     if with_bar1.is_empty() {
-        driver::any(state, &needs, &mut plan);
+        driver::any(state, &peers, &mut plan);
     }
-    driver::closed(state, &needs, !with_bar1.is_empty(), &mut plan);
+    driver::closed(state, &peers, !with_bar1.is_empty(), &mut plan);
     iommu(state, options, &mut plan)?;
     fabric(&with_bar1, state, &mut plan);
     boot_space(state, &mut plan);
@@ -108,12 +113,16 @@ pub fn plan(state: &State, options: &Options, families: &Families) -> Result<Pla
         );
     }
     if plan.steps.is_empty() {
-        let unmet = |(_, need): &(&Gpu, Need)| {
-            matches!(need, Need::Asked { .. } | Need::Never | Need::Unknown)
-        };
-        if plan.refused.is_empty() && !needs.iter().any(unmet) {
-            plan.notes
-                .push("nothing is missing; `firstlight p2p` shows whether data arrives".to_owned());
+        let asked = |(_, need): &(&Gpu, Need)| matches!(need, Need::Asked { .. });
+        if plan.refused.is_empty() && !peers.iter().any(asked) {
+            let whose = if peers.len() < needs.len() {
+                " for the other GPUs"
+            } else {
+                ""
+            };
+            plan.notes.push(format!(
+                "nothing is missing{whose}; `firstlight p2p` shows whether data arrives"
+            ));
         }
     } else {
         person(&mut plan, Kind::Reboot, "reboot".to_owned());
@@ -121,6 +130,33 @@ pub fn plan(state: &State, options: &Options, families: &Families) -> Result<Pla
         person(&mut plan, Kind::Proof, proof.to_owned());
     }
     Ok(plan)
+}
+
+/// The GPUs that the driver could connect with another one, with their needs, and those that are left alone.
+fn peers<'a>(needs: &Needs<'a>) -> (Needs<'a>, Vec<&'a Gpu>) {
+    let able: Vec<_> = needs
+        .iter()
+        .filter(|(_, need)| !matches!(need, Need::Never | Need::Unknown))
+        .collect();
+    let has_peer = |(gpu, need): &(&Gpu, Need)| {
+        able.iter().any(|(other, others)| {
+            let older = |need: &Need| *need == Need::Closed;
+            other.bdf != gpu.bdf
+                && older(need) == older(others)
+                && !are_two_generations(gpu.device, other.device)
+        })
+    };
+    let (peers, alone): (Vec<_>, Vec<_>) = able.iter().copied().partition(|one| has_peer(one));
+    (
+        peers.into_iter().cloned().collect(),
+        alone.into_iter().map(|(gpu, _)| *gpu).collect(),
+    )
+}
+
+/// Whether two device ids belong to two known generations of chips.
+fn are_two_generations(one: u16, other: u16) -> bool {
+    let chips = chip::of(one).zip(chip::of(other));
+    chips.is_some_and(|(one, other)| one.family != other.family)
 }
 
 /// A step that a person takes.

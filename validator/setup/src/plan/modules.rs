@@ -19,7 +19,7 @@ const NOT_BUILT: &str = "nvidia-drm nvidia-modeset nvidia-peermem";
 /// The folder in which the edited modules are, laid out as a system's, by kernel.
 const TREE: &str = "/usr/lib/firstlight/edited";
 
-/// Adds the steps for the loaded driver, which fits.
+/// Adds the steps for the loaded driver, which fits. `needs` has the GPUs that can be connected, not all of the machine's.
 pub(super) fn add(
     state: &State,
     options: &Options,
@@ -68,11 +68,17 @@ pub(super) fn add(
     if in_force(loaded, &keys) && (has_edits || bound.is_empty()) {
         plan.notes.push(format!(
             "the registry keys are in force: {}",
-            shown(&keys, needs.len())
+            shown(&keys, state.gpus.len())
         ));
         return Ok(());
     }
-    set_keys(state, loaded, (&keys, needs.len()), !bound.is_empty(), plan);
+    set_keys(
+        state,
+        loaded,
+        (&keys, state.gpus.len()),
+        !bound.is_empty(),
+        plan,
+    );
     Ok(())
 }
 

@@ -143,6 +143,47 @@ fn two_rtx_3090_with_550_need_580_and_the_bar1_of_a_newer_vbios() {
     );
 }
 
+#[test]
+fn a_board_alone_in_its_generation_is_not_set_up() {
+    let (options, families) = (Options::default(), crate::keys::Families::own().unwrap());
+    let with_4090 = |gpus| {
+        let mut state = Model::new(gpus, RTX_5090, "580.95.05")
+            .ubuntu()
+            .state(&options);
+        state.gpus[0].device = RTX_4090.0;
+        state.gpus[0].model = Some(RTX_4090.1.to_owned());
+        super::plan(&state, &options, &families).unwrap()
+    };
+    let two = with_4090(2);
+    assert_eq!((two.steps.len(), two.refused.len()), (0, 0), "{two:#?}");
+    assert!(two.notes[0].contains("no peer access between two generations"));
+    assert!(two.notes[2].starts_with("so there are no two GPUs here"));
+    // Keys without edits would make the RTX 4090 report peers that get no data.
+    let three = with_4090(3);
+    assert_eq!(kinds(&three), "keys! reboot proof", "{three:#?}");
+    let conf = written(&three, "etc/modprobe.d/firstlight.conf");
+    assert!(
+        conf.contains("NVreg_RegistryDwordsPerDevice=pci="),
+        "{conf}"
+    );
+    assert_eq!(three.expected.keys.len(), 2);
+}
+
+#[test]
+fn a_board_that_is_left_alone_is_not_one_of_those_for_which_nothing_is_missing() {
+    let (options, families) = (Options::default(), crate::keys::Families::own().unwrap());
+    let ada = (0x26b1, "NVIDIA RTX 6000 Ada Generation");
+    let mut state = Model::new(3, ada, "580.95.05").ubuntu().state(&options);
+    state.gpus[0].device = 0x1c81;
+    let plan = super::plan(&state, &options, &families).unwrap();
+    assert!(
+        plan.notes
+            .iter()
+            .any(|note| note.starts_with("nothing is missing for the other GPUs")),
+        "{plan:#?}"
+    );
+}
+
 /// Adds NVSwitches, as in an HGX.
 fn with_switches(model: Model) -> Model {
     let config = |class: [u8; 3]| {
