@@ -10,6 +10,8 @@ const SEEN: &str = include_str!("../../../image/driver/description/seen.toml");
 const SEEN_HEADER: &str = include_str!("../../../image/driver/description/seen.h");
 /// The first chip of Turing, the oldest one that NVIDIA's open modules can run.
 const TURING: u16 = 0x1e00;
+/// The last branch of the driver for Maxwell, Pascal and Volta (NVIDIA's Unix graphics feature deprecation schedule).
+pub const LAST_BEFORE_TURING: u32 = 580;
 
 /// The families of GPUs, and the versions of the driver that were looked at.
 #[derive(Debug, Clone)]
@@ -73,8 +75,8 @@ pub enum Need {
     },
     /// No driver gives it peer-to-peer over PCIe that we know of.
     Never,
-    /// The open modules cannot run it: it is older than Turing.
-    TooOld,
+    /// The closed flavour, which connects it by itself; the open modules cannot run it, because it is older than Turing.
+    Closed,
     /// It is in no family.
     Unknown,
 }
@@ -170,7 +172,7 @@ impl Families {
         asked: &[String],
     ) -> Need {
         if device < TURING {
-            return Need::TooOld;
+            return Need::Closed;
         }
         let Some(family) = self.family(device, asked) else {
             return Need::Unknown;
@@ -401,7 +403,7 @@ mod tests {
         );
         assert_eq!(need(0x2901, false, "580.95.05"), Need::Nothing);
         assert_eq!(need(0x1e07, true, "580.95.05"), Need::Never, "RTX 2080 Ti");
-        assert_eq!(need(0x1b06, true, "580.95.05"), Need::TooOld);
+        assert_eq!(need(0x1b06, true, "580.95.05"), Need::Closed);
         assert_eq!(need(0x3fff, true, "580.95.05"), Need::Unknown);
     }
 

@@ -57,8 +57,28 @@ pub struct Gpu {
     pub largest_bar1_bytes: Option<u64>,
     /// Whether the firmware's display is on it.
     pub boot_display: bool,
-    /// Whether its registers could be read as far as that needs.
-    pub registers_read: bool,
+    /// How far its registers could be read.
+    pub registers: Registers,
+}
+
+/// How far the registers of a GPU could be read.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case", tag = "state")]
+pub enum Registers {
+    /// As far as a plan needs.
+    Read,
+    /// All of them are ones: the GPU does not answer.
+    Gone,
+    /// Only the first ones.
+    Short {
+        /// How many, bytes.
+        bytes: usize,
+    },
+    /// Its Resizable BARs are hidden by a fault of its configuration space.
+    Hidden {
+        /// The fault.
+        fault: String,
+    },
 }
 
 /// NVSwitches, and the programs that they need.

@@ -19,6 +19,7 @@ pub use reason::{
     ConfidentialCase, DisplayKind, FaultSource, ForeignDriver, Lack, MapObstacle, Reason, Refusal,
     WrongWitness, lost_text,
 };
+pub use remedy::guest_setting;
 pub use subject::Subject;
 pub use words::Words;
 

@@ -797,6 +797,21 @@ fn is_name(name: &str) -> bool {
             .all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-')
 }
 
+/// How the hypervisor of a virtual machine comes to approve peer-to-peer over PCIe; `None` if this is none.
+#[must_use]
+pub fn guest_setting(host: &Host) -> Option<&'static str> {
+    let Environment::Guest(hypervisor) = host.environment else {
+        return None;
+    };
+    Some(match hypervisor {
+        _ if host.is_rented() => "take a type of instance whose GPUs have it, or ask the provider",
+        Hypervisor::Qemu => {
+            "on the host, give these GPUs the same `x-nv-gpudirect-clique` (QEMU's option of vfio-pci)"
+        }
+        _ => "change its settings on the host",
+    })
+}
+
 /// The driver gives no peer access.
 pub(super) fn unsupported(case: Case<'_>) -> String {
     if matches!(
@@ -809,15 +824,10 @@ pub(super) fn unsupported(case: Case<'_>) -> String {
     if case.host.is_wsl() {
         return NOT_IN_WSL.to_owned();
     }
-    if case.host.is_rented() {
-        return "in a virtual machine the hypervisor approves peer-to-peer: take a type of instance whose GPUs have it, or ask the provider; the status in the evidence gives the driver's reason".to_owned();
-    }
-    if let Some(hypervisor) = case.guest() {
-        return match hypervisor {
-            Hypervisor::Qemu => "in a virtual machine the hypervisor approves peer-to-peer: on the host, give these GPUs the same `x-nv-gpudirect-clique` (QEMU's option of vfio-pci); the status in the evidence gives the driver's reason",
-            _ => "in a virtual machine the hypervisor approves peer-to-peer: change its settings on the host; the status in the evidence gives the driver's reason",
-        }
-        .to_owned();
+    if let Some(setting) = guest_setting(case.host) {
+        return format!(
+            "in a virtual machine the hypervisor approves peer-to-peer: {setting}; the status in the evidence gives the driver's reason"
+        );
     }
     if case.host.system == System::Appliance {
         return "boot the image with the patched driver; the status in the evidence gives the driver's reason"

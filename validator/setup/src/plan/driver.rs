@@ -1,7 +1,7 @@
 //! Whether the loaded driver can do what the boards need, and if not, which one can and how it is installed here. Pure.
 
-use super::{Needs, apply, modules, person};
-use crate::keys::{Families, Need, numbers};
+use super::{Needs, apply, modules, name, person};
+use crate::keys::{Families, LAST_BEFORE_TURING, Need, numbers};
 use crate::state::State;
 use crate::step::{Kind, Plan};
 use outcome::platform::{Distribution, System};
@@ -10,14 +10,7 @@ use std::collections::BTreeSet;
 /// Whether the loaded driver fits; the steps and refusals if it does not.
 pub(super) fn fits(state: &State, needs: &Needs<'_>, families: &Families, plan: &mut Plan) -> bool {
     let driver = &state.driver;
-    if let Some(foreign) = driver.foreign.first() {
-        let blacklist = state
-            .host
-            .system
-            .add_words(&[&format!("module_blacklist={foreign}")]);
-        plan.refused
-            .push(format!("{foreign} is loaded for these GPUs: {blacklist}"));
-    }
+    foreign(state, plan);
     let from = needs.iter().filter_map(|(_, need)| match need {
         Need::Version { from } | Need::Asked { from, .. } => Some(from.as_str()),
         _ => None,
@@ -41,7 +34,9 @@ pub(super) fn fits(state: &State, needs: &Needs<'_>, families: &Families, plan: 
     };
     asked(needs, plan);
     let Some(wrong) = wrong else {
-        return several(state, plan) && driver.foreign.is_empty();
+        // Other drivers are refused; what the loaded one lacks is said all the same.
+        several(state, plan);
+        return true;
     };
     person(
         plan,
@@ -57,6 +52,70 @@ pub(super) fn fits(state: &State, needs: &Needs<'_>, families: &Families, plan: 
     ));
     later(needs, families, branch, plan);
     false
+}
+
+/// Another driver for these GPUs, such as nouveau, is refused.
+fn foreign(state: &State, plan: &mut Plan) {
+    if let Some(foreign) = state.driver.foreign.first() {
+        let blacklist = state
+            .host
+            .system
+            .add_words(&[&format!("module_blacklist={foreign}")]);
+        plan.refused
+            .push(format!("{foreign} is loaded for these GPUs: {blacklist}"));
+    }
+}
+
+/// For boards that the driver connects by itself.
+pub(super) fn any(state: &State, needs: &Needs<'_>, plan: &mut Plan) {
+    foreign(state, plan);
+    let only_closed = needs.iter().any(|(_, need)| *need == Need::Closed);
+    if state.driver.loaded.is_none() && !only_closed {
+        let what =
+            "install NVIDIA's driver, which is not loaded: it connects these boards by itself";
+        person(plan, Kind::Driver, what.to_owned());
+    }
+}
+
+/// Boards that only the closed flavour runs, which connects them by itself. `open`: whether other boards need the open one.
+pub(super) fn closed(state: &State, needs: &Needs<'_>, open: bool, plan: &mut Plan) {
+    let boards = needs.iter().filter(|(_, need)| *need == Need::Closed);
+    let boards: Vec<_> = boards.map(|(gpu, _)| name(gpu)).collect();
+    let (Some(first), more) = (boards.first(), boards.len().saturating_sub(1)) else {
+        return;
+    };
+    let boards = match more {
+        0 => first.clone(),
+        more => format!("{first} and {more} more"),
+    };
+    if open {
+        plan.notes.push(format!(
+            "{boards}: NVIDIA's open modules, which other boards here need, cannot run boards older than Turing"
+        ));
+        return;
+    }
+    let wrong = match &state.driver.loaded {
+        None => "NVIDIA's driver is not loaded".to_owned(),
+        Some(loaded) if loaded.open => {
+            format!("the open flavour of driver {} is loaded", loaded.version)
+        }
+        Some(loaded) if numbers(&loaded.version).first() > Some(&LAST_BEFORE_TURING) => {
+            format!("driver {} is loaded", loaded.version)
+        }
+        Some(_) => {
+            plan.notes.push(format!(
+                "{boards}: the closed driver connects such boards by itself: no key and no edit is needed"
+            ));
+            return;
+        }
+    };
+    person(
+        plan,
+        Kind::Driver,
+        format!(
+            "install the closed driver, branch {LAST_BEFORE_TURING} or older, which connects boards older than Turing by itself; NVIDIA's open modules and later branches cannot run them: {boards}; {wrong}"
+        ),
+    );
 }
 
 /// What follows with a driver that is not there yet.
@@ -118,7 +177,7 @@ fn asked(needs: &Needs<'_>, plan: &mut Plan) {
 }
 
 /// Two drivers: which of them is loaded is decided elsewhere.
-fn several(state: &State, plan: &mut Plan) -> bool {
+fn several(state: &State, plan: &mut Plan) {
     let driver = &state.driver;
     let versions: BTreeSet<_> = driver.dkms.iter().map(|(_, version)| version).collect();
     let both = if driver.files.len() > 1 {
@@ -131,11 +190,10 @@ fn several(state: &State, plan: &mut Plan) -> bool {
             .collect::<Vec<_>>()
             .join(" and ")
     } else {
-        return true;
+        return;
     };
     plan.refused
         .push(format!("two drivers are installed, {both}: remove one"));
-    false
 }
 
 /// The command that installs the open flavour.

@@ -9,10 +9,12 @@ mod tests;
 
 use crate::keys::{Families, Need};
 use crate::options::{IommuChoice, Options};
-use crate::state::{Gpu, State};
+use crate::state::{Gpu, Registers, State};
 use crate::step::{Action, By, Call, Kind, Plan, Step, paths, split};
 use machine::host::iommu::IommuMode;
-use outcome::finding::{Code, FindingEntry, Severity, Subject};
+use machine::host::nvidia::board_kind::is_all_by_nvlink;
+use machine::host::nvidia::chip;
+use outcome::finding::{Code, FindingEntry, Severity, Subject, guest_setting};
 use outcome::platform::{Architecture, BootLoader, Environment, PassThrough, System};
 use outcome::text::size;
 
@@ -54,17 +56,11 @@ pub fn plan(state: &State, options: &Options, families: &Families) -> Result<Pla
         return Ok(plan);
     }
     if let Environment::Guest(_) = state.host.environment {
-        plan.refused.push(format!(
-            "this is a virtual machine: {}",
-            remedy(state, Code::P2pUnsupported)
-        ));
+        guest(state, &mut plan);
         return Ok(plan);
     }
-    if let Some(gpu) = state.gpus.iter().find(|gpu| !gpu.registers_read) {
-        return Err(format!(
-            "the registers of the GPU at {} cannot be read; run it as root",
-            gpu.bdf
-        ));
+    if let Some(why) = state.gpus.iter().find_map(|gpu| unread(state, gpu)) {
+        return Err(why);
     }
     let version = state
         .driver
@@ -75,10 +71,14 @@ pub fn plan(state: &State, options: &Options, families: &Families) -> Result<Pla
     let needs: Needs<'_> = state.gpus.iter().map(|gpu| (gpu, need(gpu))).collect();
     plan.notes
         .extend(needs.iter().filter_map(|(gpu, need)| hopeless(gpu, need)));
-    let able = needs
-        .iter()
-        .filter(|(_, need)| !matches!(need, Need::Never | Need::TooOld | Need::Unknown));
-    if able.count() < 2 {
+    let (peers, alone) = peers(&needs);
+    plan.notes.extend(alone.into_iter().map(|gpu| {
+        format!(
+            "{}: no other GPU here is one that the driver could connect with it (NVIDIA's libcuda gives no peer access between two generations)",
+            name(gpu)
+        )
+    }));
+    if peers.is_empty() {
         plan.notes.push(
             "so there are no two GPUs here that the driver could connect over PCIe".to_owned(),
         );
@@ -90,15 +90,19 @@ pub fn plan(state: &State, options: &Options, families: &Families) -> Result<Pla
             Need::Keys | Need::Edits { .. } | Need::Version { .. } | Need::Asked { .. }
         )
     };
-    let with_bar1: Vec<&Gpu> = needs
+    let with_bar1: Vec<&Gpu> = peers
         .iter()
         .filter(|(_, need)| through_bar1(need))
         .map(|(gpu, _)| *gpu)
         .collect();
     firmware(&with_bar1, &mut plan);
-    if !with_bar1.is_empty() && driver::fits(state, &needs, families, &mut plan) {
-        modules::add(state, options, &needs, families, &mut plan)?;
+    if !with_bar1.is_empty() && driver::fits(state, &peers, families, &mut plan) {
+        modules::add(state, options, &peers, families, &mut plan)?;
     }
+    if with_bar1.is_empty() {
+        driver::any(state, &peers, &mut plan);
+    }
+    driver::closed(state, &peers, !with_bar1.is_empty(), &mut plan);
     iommu(state, options, &mut plan)?;
     fabric(&with_bar1, state, &mut plan);
     boot_space(state, &mut plan);
@@ -109,14 +113,50 @@ pub fn plan(state: &State, options: &Options, families: &Families) -> Result<Pla
         );
     }
     if plan.steps.is_empty() {
-        plan.notes
-            .push("nothing is missing; `firstlight p2p` shows whether data arrives".to_owned());
+        let asked = |(_, need): &(&Gpu, Need)| matches!(need, Need::Asked { .. });
+        if plan.refused.is_empty() && !peers.iter().any(asked) {
+            let whose = if peers.len() < needs.len() {
+                " for the other GPUs"
+            } else {
+                ""
+            };
+            plan.notes.push(format!(
+                "nothing is missing{whose}; `firstlight p2p` shows whether data arrives"
+            ));
+        }
     } else {
         person(&mut plan, Kind::Reboot, "reboot".to_owned());
         let proof = "`sudo firstlight setup --check` shows what is in force, and `sudo firstlight p2p` whether data arrives";
         person(&mut plan, Kind::Proof, proof.to_owned());
     }
     Ok(plan)
+}
+
+/// The GPUs that the driver could connect with another one, with their needs, and those that are left alone.
+fn peers<'a>(needs: &Needs<'a>) -> (Needs<'a>, Vec<&'a Gpu>) {
+    let able: Vec<_> = needs
+        .iter()
+        .filter(|(_, need)| !matches!(need, Need::Never | Need::Unknown))
+        .collect();
+    let has_peer = |(gpu, need): &(&Gpu, Need)| {
+        able.iter().any(|(other, others)| {
+            let older = |need: &Need| *need == Need::Closed;
+            other.bdf != gpu.bdf
+                && older(need) == older(others)
+                && !are_two_generations(gpu.device, other.device)
+        })
+    };
+    let (peers, alone): (Vec<_>, Vec<_>) = able.iter().copied().partition(|one| has_peer(one));
+    (
+        peers.into_iter().cloned().collect(),
+        alone.into_iter().map(|(gpu, _)| *gpu).collect(),
+    )
+}
+
+/// Whether two device ids belong to two known generations of chips.
+fn are_two_generations(one: u16, other: u16) -> bool {
+    let chips = chip::of(one).zip(chip::of(other));
+    chips.is_some_and(|(one, other)| one.family != other.family)
 }
 
 /// A step that a person takes.
@@ -167,11 +207,28 @@ fn not_here(state: &State) -> Option<String> {
     })
 }
 
+/// Why nothing can be said about a GPU, from how far its registers could be read; `None` if they could.
+fn unread(state: &State, gpu: &Gpu) -> Option<String> {
+    let bdf = gpu.bdf;
+    match &gpu.registers {
+        Registers::Read => None,
+        Registers::Gone => Some(format!(
+            "the GPU at {bdf} does not answer: all its registers read as ones; {}",
+            remedy(state, Code::GpuGone)
+        )),
+        Registers::Short { bytes } => Some(format!(
+            "the kernel showed {bytes} bytes of the configuration space of the GPU at {bdf}, as it does to users other than root: run it as root"
+        )),
+        Registers::Hidden { fault } => Some(format!(
+            "a fault in the configuration space of the GPU at {bdf} hides the sizes of its BAR1: {fault}"
+        )),
+    }
+}
+
 /// A board that nothing here would connect.
 fn hopeless(gpu: &Gpu, need: &Need) -> Option<String> {
     let name = name(gpu);
     Some(match need {
-        Need::TooOld => format!("{name} is older than Turing: NVIDIA's open modules cannot run it"),
         Need::Never => {
             format!(
                 "{name}: no driver is known that gives it peer-to-peer over PCIe; an NVLink bridge does"
@@ -216,6 +273,29 @@ fn fabric_manager(state: &State, plan: &mut Plan) {
             Kind::FabricManager,
             format!("install nvidia-fabricmanager of {version}, and {start}"),
         );
+    }
+}
+
+/// In a virtual machine the host decides: about NVLinks by its fabric manager, and about PCIe by the hypervisor.
+fn guest(state: &State, plan: &mut Plan) {
+    let by_nvlink = |gpu: &&Gpu| is_all_by_nvlink(Some(gpu.device), gpu.model.as_deref());
+    let linked = state.gpus.iter().filter(by_nvlink).count();
+    if linked > 0 {
+        let host = if state.host.is_rented() {
+            "the provider's host"
+        } else {
+            "the host"
+        };
+        plan.notes.push(format!(
+            "NVLinks connect SXM boards, and their NVSwitches belong to {host}: no key, no word and no edit is needed here; if `firstlight p2p` shows no access, the fabric manager of {host} has not activated a partition with these GPUs"
+        ));
+    }
+    if state.gpus.len().saturating_sub(linked) > 1
+        && let Some(setting) = guest_setting(&state.host)
+    {
+        plan.refused.push(format!(
+            "this is a virtual machine, and its hypervisor approves peer-to-peer: {setting}"
+        ));
     }
 }
 

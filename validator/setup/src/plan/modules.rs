@@ -19,7 +19,7 @@ const NOT_BUILT: &str = "nvidia-drm nvidia-modeset nvidia-peermem";
 /// The folder in which the edited modules are, laid out as a system's, by kernel.
 const TREE: &str = "/usr/lib/firstlight/edited";
 
-/// Adds the steps for the loaded driver, which fits.
+/// Adds the steps for the loaded driver, which fits. `needs` has the GPUs that can be connected, not all of the machine's.
 pub(super) fn add(
     state: &State,
     options: &Options,
@@ -42,6 +42,7 @@ pub(super) fn add(
             match families.words(gpu.device, &loaded.version, &options.families, header) {
                 Ok(words) => keys.insert(gpu.bdf.to_string(), words),
                 Err(why) => {
+                    unknown(loaded, &bound, plan);
                     plan.refused.push(why);
                     return Ok(());
                 }
@@ -54,25 +55,53 @@ pub(super) fn add(
     plan.expected.version = Some(loaded.version.clone());
     plan.expected.level = (!bound.is_empty()).then(|| Edits::level().to_owned());
     plan.expected.keys.clone_from(&keys);
-    let edited = loaded.patch.as_deref() == Some(Edits::level());
-    if edited && !bound.is_empty() {
+    let has_edits = loaded.patch.as_deref() == Some(Edits::level());
+    if has_edits && !bound.is_empty() {
         plan.notes.push(format!(
             "the loaded driver {} is edited (level {})",
             loaded.version,
             Edits::level()
         ));
     } else if !bound.is_empty() {
-        edits(state, loaded, bound.iter().cloned().collect(), plan);
+        edits(state, loaded, &bound, plan);
     }
-    if in_force(loaded, &keys) && (edited || bound.is_empty()) {
+    if in_force(loaded, &keys) && (has_edits || bound.is_empty()) {
         plan.notes.push(format!(
             "the registry keys are in force: {}",
-            shown(&keys, needs.len())
+            shown(&keys, state.gpus.len())
         ));
         return Ok(());
     }
-    set_keys(state, loaded, (&keys, needs.len()), !bound.is_empty(), plan);
+    set_keys(
+        state,
+        loaded,
+        (&keys, state.gpus.len()),
+        !bound.is_empty(),
+        plan,
+    );
     Ok(())
+}
+
+/// The steps whose registry keys are not known, so that nothing can be done about them yet.
+fn unknown(loaded: &Loaded, bound: &BTreeSet<String>, plan: &mut Plan) {
+    let version = &loaded.version;
+    if !bound.is_empty() && loaded.patch.as_deref() != Some(Edits::level()) {
+        apply(plan, Kind::Modules, edited(version, bound), Vec::new());
+    }
+    let what = format!(
+        "set the registry keys of driver {version}, whose numbers are not known yet ({UNPROVEN})"
+    );
+    apply(plan, Kind::Keys, what, Vec::new());
+}
+
+/// What the step about edited modules says.
+fn edited(version: &str, families: &BTreeSet<String>) -> String {
+    let families: Vec<_> = families.iter().map(String::as_str).collect();
+    format!(
+        "edit the modules of driver {version} for {}, in a copy with the DKMS name {}: {UNPROVEN}",
+        families.join(", "),
+        paths::DKMS
+    )
 }
 
 /// Whether the keys in force mean the same.
@@ -108,13 +137,9 @@ fn shown(keys: &BTreeMap<String, String>, gpus: usize) -> String {
 }
 
 /// The edited modules.
-fn edits(state: &State, loaded: &Loaded, families: Vec<String>, plan: &mut Plan) {
+fn edits(state: &State, loaded: &Loaded, families: &BTreeSet<String>, plan: &mut Plan) {
     let version = &loaded.version;
-    let what = format!(
-        "edit the modules of driver {version} for {}, in a copy with the DKMS name {}: {UNPROVEN}",
-        families.join(", "),
-        paths::DKMS
-    );
+    let what = edited(version, families);
     let refused = cannot(state, loaded);
     let source = state.driver.source.clone().filter(|_| refused.is_empty());
     plan.refused.extend(refused);
@@ -124,7 +149,7 @@ fn edits(state: &State, loaded: &Loaded, families: Vec<String>, plan: &mut Plan)
             Edited {
                 from,
                 to: format!("usr/src/{}-{version}", paths::DKMS),
-                families,
+                families: families.iter().cloned().collect(),
                 level: Edits::level().to_owned(),
             },
             version,

@@ -1,5 +1,6 @@
 use crate::fixture::{KEYS, Model, kinds, what};
 use crate::options::{IommuChoice, Options};
+use crate::state::Registers;
 use crate::step::{Action, Kind, Plan};
 
 const RTX_4090: (u16, &str) = (0x2684, "NVIDIA GeForce RTX 4090");
@@ -142,6 +143,47 @@ fn two_rtx_3090_with_550_need_580_and_the_bar1_of_a_newer_vbios() {
     );
 }
 
+#[test]
+fn a_board_alone_in_its_generation_is_not_set_up() {
+    let (options, families) = (Options::default(), crate::keys::Families::own().unwrap());
+    let with_4090 = |gpus| {
+        let mut state = Model::new(gpus, RTX_5090, "580.95.05")
+            .ubuntu()
+            .state(&options);
+        state.gpus[0].device = RTX_4090.0;
+        state.gpus[0].model = Some(RTX_4090.1.to_owned());
+        super::plan(&state, &options, &families).unwrap()
+    };
+    let two = with_4090(2);
+    assert_eq!((two.steps.len(), two.refused.len()), (0, 0), "{two:#?}");
+    assert!(two.notes[0].contains("no peer access between two generations"));
+    assert!(two.notes[2].starts_with("so there are no two GPUs here"));
+    // Keys without edits would make the RTX 4090 report peers that get no data.
+    let three = with_4090(3);
+    assert_eq!(kinds(&three), "keys! reboot proof", "{three:#?}");
+    let conf = written(&three, "etc/modprobe.d/firstlight.conf");
+    assert!(
+        conf.contains("NVreg_RegistryDwordsPerDevice=pci="),
+        "{conf}"
+    );
+    assert_eq!(three.expected.keys.len(), 2);
+}
+
+#[test]
+fn a_board_that_is_left_alone_is_not_one_of_those_for_which_nothing_is_missing() {
+    let (options, families) = (Options::default(), crate::keys::Families::own().unwrap());
+    let ada = (0x26b1, "NVIDIA RTX 6000 Ada Generation");
+    let mut state = Model::new(3, ada, "580.95.05").ubuntu().state(&options);
+    state.gpus[0].device = 0x1c81;
+    let plan = super::plan(&state, &options, &families).unwrap();
+    assert!(
+        plan.notes
+            .iter()
+            .any(|note| note.starts_with("nothing is missing for the other GPUs")),
+        "{plan:#?}"
+    );
+}
+
 /// Adds NVSwitches, as in an HGX.
 fn with_switches(model: Model) -> Model {
     let config = |class: [u8; 3]| {
@@ -186,21 +228,42 @@ fn eight_h100_behind_nvswitches_need_nothing_but_the_fabric_manager() {
     );
 }
 
-#[test]
-fn a_guest_gets_the_words_for_its_host() {
-    let mut model = Model::new(2, RTX_4090, "580.95.05")
-        .ubuntu()
+/// The same in a virtual machine of QEMU.
+fn in_qemu(mut model: Model) -> Model {
+    model.plan.layout = machines::built::Layout::Guest;
+    model
         .with(
             "proc/cpuinfo",
             "processor\t: 0\nvendor_id\t: GenuineIntel\nflags\t\t: fpu hypervisor\n",
         )
-        .with("sys/class/dmi/id/sys_vendor", "QEMU\n");
-    model.plan.layout = machines::built::Layout::Guest;
-    let plan = model.planned();
+        .with("sys/class/dmi/id/sys_vendor", "QEMU\n")
+}
+
+#[test]
+fn a_guest_gets_the_words_for_its_host() {
+    let plan = in_qemu(Model::new(2, RTX_4090, "580.95.05").ubuntu()).planned();
     assert_eq!(plan.steps, []);
+    assert_eq!(
+        plan.refused,
+        [
+            "this is a virtual machine, and its hypervisor approves peer-to-peer: on the host, give these GPUs the same `x-nv-gpudirect-clique` (QEMU's option of vfio-pci)"
+        ]
+    );
+}
+
+#[test]
+fn sxm_boards_of_a_guest_need_the_partition_of_the_hosts_fabric_manager_and_no_clique() {
+    let plan = in_qemu(Model::new(2, H100, "580.95.05").ubuntu()).planned();
+    assert_eq!((plan.steps.len(), plan.refused.len()), (0, 0), "{plan:#?}");
+    assert!(
+        plan.notes[0].contains("the fabric manager of the host has not activated a partition"),
+        "{:?}",
+        plan.notes
+    );
+    let pcie = (0x2331, "NVIDIA H100 PCIe");
     refused(
-        &plan,
-        "on the host, give these GPUs the same `x-nv-gpudirect-clique`",
+        &in_qemu(Model::new(2, pcie, "580.95.05").ubuntu()).planned(),
+        "x-nv-gpudirect-clique",
     );
 }
 
@@ -265,14 +328,29 @@ fn boards_with_their_own_peer_to_peer_need_no_driver_of_ours_and_no_key() {
         "{:?}",
         plan.notes
     );
-    let plan = Model::new(2, (0x1b06, "NVIDIA GeForce GTX 1080 Ti"), "580.95.05")
-        .ubuntu()
-        .closed()
-        .planned();
+}
+
+#[test]
+fn boards_older_than_turing_need_the_closed_driver_and_no_iommu_that_translates() {
+    let boards = |driver: &str| {
+        Model::new(2, (0x1b06, "NVIDIA GeForce GTX 1080 Ti"), driver)
+            .ubuntu()
+            .translating()
+    };
+    let plan = boards("580.95.05").closed().planned();
+    assert_eq!(kinds(&plan), "words! reboot proof", "{plan:#?}");
     assert!(
-        plan.notes[0].contains("older than Turing"),
+        plan.notes[0].contains("the closed driver connects such boards by itself"),
         "{:?}",
         plan.notes
+    );
+    assert!(what(&plan, Kind::Words).starts_with("add `iommu=pt` "));
+    let open = boards("580.95.05").planned();
+    assert_eq!(kinds(&open), "driver words! reboot proof", "{open:#?}");
+    assert!(what(&open, Kind::Driver).ends_with("the open flavour of driver 580.95.05 is loaded"));
+    let newer = boards("590.48.01").closed().planned();
+    assert!(
+        what(&newer, Kind::Driver).starts_with("install the closed driver, branch 580 or older")
     );
 }
 
@@ -374,6 +452,34 @@ fn words_that_contradict_are_a_persons_and_a_word_that_is_there_is_not_added_aga
         "{plan:#?}"
     );
     assert!(!lines(&plan).contains(&"update-grub".to_owned()));
+}
+
+/// Whether the plan says that nothing is missing.
+fn nothing_missing(plan: &Plan) -> bool {
+    plan.notes
+        .iter()
+        .any(|note| note.starts_with("nothing is missing"))
+}
+
+#[test]
+fn nothing_is_missing_only_if_nothing_is_refused_and_no_need_is_left() {
+    let ada = Model::new(2, (0x26b1, "NVIDIA RTX 6000 Ada Generation"), "550.163.01").ubuntu();
+    assert!(nothing_missing(&ada.planned()));
+    let asked = Model::new(2, RTX_3090, "580.95.05").ubuntu().planned();
+    assert_eq!((asked.steps.len(), asked.refused.len()), (0, 0));
+    assert!(!nothing_missing(&asked), "{:?}", asked.notes);
+    let unread = Model::new(2, RTX_5090, "699.10").ubuntu().planned();
+    assert!(!nothing_missing(&unread), "{:?}", unread.notes);
+    let both = Model::new(2, RTX_5090, "580.95.05")
+        .ubuntu()
+        .with("sys/module/nouveau/initstate", "live\n")
+        .planned();
+    assert_eq!(kinds(&both), "keys! reboot proof", "{both:#?}");
+    let (options, families) = (Options::default(), crate::keys::Families::own().unwrap());
+    let mut state = ada.state(&options);
+    state.driver.loaded = None;
+    let plan = super::plan(&state, &options, &families).unwrap();
+    assert_eq!(kinds(&plan), "driver reboot proof", "{plan:#?}");
 }
 
 #[test]
@@ -546,6 +652,28 @@ fn a_full_boot_partition_and_a_read_only_root_are_refused() {
 }
 
 #[test]
+fn a_gpu_that_is_gone_one_that_is_hidden_and_one_that_needs_root_are_told_apart() {
+    let (options, families) = (Options::default(), crate::keys::Families::own().unwrap());
+    let mut state = Model::new(2, RTX_5090, "580.95.05")
+        .ubuntu()
+        .state(&options);
+    assert_eq!(state.gpus[1].registers, Registers::Read);
+    let mut why = |registers| {
+        state.gpus[1].registers = registers;
+        super::plan(&state, &options, &families).unwrap_err()
+    };
+    let gone = why(Registers::Gone);
+    assert!(
+        gone.contains("does not answer: all its registers read as ones; reboot the machine"),
+        "{gone}"
+    );
+    assert!(!gone.contains("root"), "{gone}");
+    assert!(why(Registers::Short { bytes: 64 }).ends_with("run it as root"));
+    let fault = "a loop at 0x100".to_owned();
+    assert!(why(Registers::Hidden { fault }).ends_with("of its BAR1: a loop at 0x100"));
+}
+
+#[test]
 fn what_was_set_up_and_is_not_in_force_is_not_set_up_a_second_time() {
     let (options, families) = (Options::default(), crate::keys::Families::own().unwrap());
     let mut state = Model::new(2, RTX_5090, "580.95.05")
@@ -577,6 +705,9 @@ fn a_driver_that_was_never_looked_at_needs_its_own_header() {
         &plan,
         "driver 699.10 is newer than what firstlight has looked at",
     );
+    assert_eq!(kinds(&plan), "keys! reboot proof", "{plan:#?}");
+    let ada = Model::new(2, RTX_4090, "699.10").ubuntu().planned();
+    assert_eq!(kinds(&ada), "modules! keys! reboot proof", "{ada:#?}");
     let plan = Model::new(2, RTX_5090, "699.10")
         .ubuntu()
         .buildable()

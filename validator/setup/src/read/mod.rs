@@ -6,16 +6,19 @@ mod driver;
 
 use crate::journal::Journal;
 use crate::options::Options;
-use crate::state::{Gpu, State, Switches, Unit};
+use crate::state::{Gpu, Registers, State, Switches, Unit};
 use crate::step::paths;
 use crate::{SetupError, SetupResult};
-use fabric::acs::{self, AcsPolicy};
+use fabric::acs::AcsPolicy;
 use fabric::pass::{self, PassOptions};
+use fabric::plan::lockdown;
 use fabric::rebar::RebarChoice;
+use fabric::turn::{Effect, Turns};
 use machine::host::iommu::{self, IommuMode};
 use machine::host::nvidia::{chip, gpus, managers};
 use machine::host::{identity, modules, platform};
-use machine::pcie::model::{Device, Fabric, Undetermined};
+use machine::pcie::config_space::CONVENTIONAL_BYTES;
+use machine::pcie::model::{Bdf, ConfigState, Device, Fabric, Undetermined};
 use machine::root::Root;
 use outcome::platform::{Host, HostGpu};
 use std::collections::BTreeMap;
@@ -46,11 +49,14 @@ pub fn read(root: &Root, options: &Options) -> SetupResult<State> {
         .filter_map(|gpu| gpu_of(fabric, gpu))
         .collect();
     let iommu = iommu::read(root).0.mode;
-    let ports = match iommu {
-        // `fabric fix` leaves them alone as long as requests are translated.
-        IommuMode::Translated => redirecting(fabric),
-        _ => plan.acs.actions.len(),
-    };
+    let redirecting = redirecting(fabric);
+    // `fabric fix` leaves all ports alone as long as requests are translated, and where the kernel is locked down.
+    let writes_none = iommu == IommuMode::Translated || lockdown(fabric).is_some();
+    let written = |port: &&Bdf| plan.acs.actions.iter().any(|action| action.bdf == **port);
+    let ports = redirecting
+        .iter()
+        .filter(|port| writes_none || written(port))
+        .count();
     Ok(State {
         distribution: distribution(root),
         iommu,
@@ -76,7 +82,6 @@ fn is_own(gpu: &HostGpu) -> bool {
 fn gpu_of(fabric: &Fabric, gpu: &HostGpu) -> Option<Gpu> {
     let device: &Device = fabric.devices.iter().find(|device| device.bdf == gpu.bdf)?;
     let sizes = device.aperture_sizes();
-    let hidden = device.config.undetermined.contains(&Undetermined::Rebar);
     Some(Gpu {
         bdf: gpu.bdf,
         device: chip::number(&device.device)?,
@@ -89,20 +94,37 @@ fn gpu_of(fabric: &Fabric, gpu: &HostGpu) -> Option<Gpu> {
             .or_else(|| sizes.map(|sizes| sizes.current_bytes)),
         largest_bar1_bytes: sizes.and_then(|sizes| sizes.supported_bytes.last().copied()),
         boot_display: device.boot_vga,
-        registers_read: !hidden && !device.config.gone && device.config.bytes >= 256,
+        registers: registers(&device.config),
     })
 }
 
-/// The ports on paths between GPUs whose ACS is on.
-fn redirecting(fabric: &Fabric) -> usize {
-    let on_paths = acs::ports_on_paths(fabric);
-    let on = |device: &&Device| device.acs.as_ref().is_some_and(|acs| acs.ctrl != 0);
+fn registers(config: &ConfigState) -> Registers {
+    match config {
+        config if config.gone => Registers::Gone,
+        config if config.bytes < CONVENTIONAL_BYTES => Registers::Short {
+            bytes: config.bytes,
+        },
+        config if config.undetermined.contains(&Undetermined::Rebar) => Registers::Hidden {
+            fault: config.faults.first().cloned().unwrap_or_default(),
+        },
+        _ => Registers::Read,
+    }
+}
+
+/// The ports that redirect traffic between GPUs and that may be written.
+fn redirecting(fabric: &Fabric) -> Vec<Bdf> {
+    let turns = Turns::of(fabric);
+    let redirects = |device: &&Device| {
+        let acs = device.acs.as_ref().filter(|acs| !acs.quirk);
+        acs.is_some_and(|acs| turns.effect(device.bdf, acs) == Effect::Redirects)
+    };
     fabric
         .devices
         .iter()
-        .filter(|device| on_paths.contains(&device.bdf))
-        .filter(on)
-        .count()
+        .filter(|device| turns.contains(device.bdf))
+        .filter(redirects)
+        .map(|device| device.bdf)
+        .collect()
 }
 
 fn switches(fabric: &Fabric, root: &Root) -> Switches {
@@ -197,5 +219,47 @@ pub(crate) fn text_of(root: &Root, path: &str) -> SetupResult<Option<String>> {
             Ok(None)
         }
         Err(e) => Err(SetupError::at(path, &e)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use machine::pcie::sample::{fabric, two_gpus, with_acs};
+
+    #[test]
+    fn only_ports_that_redirect_count() {
+        let counted = |ctrl| {
+            let mut devices = two_gpus();
+            devices[0] = with_acs(devices[0].clone(), ctrl);
+            redirecting(&fabric(devices)).len()
+        };
+        assert_eq!(counted(0x001d), 1);
+        assert_eq!(counted(0x0011), 0, "SV and UF have no effect on peers");
+        assert_eq!(counted(0), 0);
+    }
+
+    #[test]
+    fn registers_of_ones_are_not_a_matter_of_permission() {
+        let read = |bytes, gone, faults: &[&str], undetermined: &[Undetermined]| {
+            registers(&ConfigState {
+                bytes,
+                gone,
+                faults: faults.iter().map(|fault| (*fault).to_owned()).collect(),
+                undetermined: undetermined.to_owned(),
+            })
+        };
+        let rebar = &[Undetermined::Rebar][..];
+        assert_eq!(read(4096, false, &[], &[]), Registers::Read);
+        assert_eq!(read(4096, true, &[], &[]), Registers::Gone);
+        assert_eq!(
+            read(64, false, &["short"], rebar),
+            Registers::Short { bytes: 64 }
+        );
+        let fault = "a loop at 0x100".to_owned();
+        assert_eq!(
+            read(4096, false, &[&fault], rebar),
+            Registers::Hidden { fault }
+        );
     }
 }

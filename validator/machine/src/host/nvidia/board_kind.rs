@@ -54,6 +54,13 @@ const OWN_LINK: &[u16] = &[
 ];
 /// Words of their names, as the driver writes them.
 const OWN_LINK_NAMES: &[&str] = &["GH200", "GB200", "GB300"];
+/// SXM boards of SXM3 and later: V100 SXM3, A100 and A800, H100, H800, H20 and H200, B200. NVLinks connect all such boards of a
+/// baseboard with each other, in most cases through NVSwitches. Sorted.
+const ALL_BY_NVLINK: &[u16] = &[
+    0x1db8, 0x20b0, 0x20b2, 0x20b3, 0x20bd, 0x20f3, 0x2324, 0x2329, 0x232c, 0x2330, 0x2335, 0x2901,
+];
+/// Parts of their names, as the driver writes them.
+const ALL_BY_NVLINK_NAMES: &[&str] = &["SXM3", "SXM4", "SXM5", "SXM6"];
 
 /// Whether it is a GeForce board: by the driver's name, else by its id. `None` if neither is known.
 #[must_use]
@@ -83,6 +90,13 @@ pub fn is_integrated(device: Option<u16>, name: Option<&str>) -> bool {
 #[must_use]
 pub fn has_own_link(device: Option<u16>, name: Option<&str>) -> bool {
     device.is_some_and(|id| OWN_LINK.contains(&id)) || has_word(name, OWN_LINK_NAMES)
+}
+
+/// Whether it is an SXM board of a baseboard on which NVLinks connect all boards with each other.
+#[must_use]
+pub fn is_all_by_nvlink(device: Option<u16>, name: Option<&str>) -> bool {
+    device.is_some_and(|id| ALL_BY_NVLINK.binary_search(&id).is_ok())
+        || name.is_some_and(|name| ALL_BY_NVLINK_NAMES.iter().any(|part| name.contains(part)))
 }
 
 fn has_word(name: Option<&str>, words: &[&str]) -> bool {
@@ -115,6 +129,27 @@ mod tests {
             assert_eq!(geforce(Some(device), None), expected, "{device:#x}");
         }
         assert_eq!(geforce(None, None), None);
+    }
+
+    #[test]
+    fn boards_that_nvlinks_connect_are_known() {
+        for (device, name, expected) in [
+            (0x2335, None, true),
+            (0x2330, None, true),
+            (0x20b2, None, true),
+            (0x3182, Some("NVIDIA B300 SXM6 AC"), true),
+            (0x2331, Some("NVIDIA H100 PCIe"), false),
+            (0x233b, Some("NVIDIA H200 NVL"), false),
+            (0x1db1, Some("Tesla V100-SXM2-16GB"), false),
+            (0x2684, None, false),
+        ] {
+            assert_eq!(
+                is_all_by_nvlink(Some(device), name),
+                expected,
+                "{device:#x}"
+            );
+        }
+        assert!(ALL_BY_NVLINK.is_sorted());
     }
 
     #[test]
