@@ -6,6 +6,7 @@ use crate::schedule::Pair;
 use crate::suite::TestContext;
 use crate::suite::protocol::Activity;
 use crate::suite::shared::gpu_fault::fault_finding;
+use crate::suite::shared::peer_access::refused;
 use gpu::{GpuError, PeerAccess};
 use outcome::finding::Finding;
 use std::time::Duration;
@@ -85,6 +86,8 @@ pub(in crate::suite) struct RoundAccess {
     pub(in crate::suite) pairs: Vec<Pair>,
     /// Pairs without access, and why.
     pub(in crate::suite) without_access: Vec<(Pair, String)>,
+    /// Those of them that CUDA says have access, and for which the driver refuses it.
+    pub(in crate::suite) refused: Vec<Finding>,
     guards: Vec<PeerAccess>,
 }
 
@@ -99,43 +102,54 @@ impl RoundAccess {
     ) -> Result<Self, Box<Finding>> {
         let mut access = Self::default();
         for pair in round {
-            match enabled(context, *pair)? {
+            let why = match enabled(context, *pair)? {
                 Ok(on) => {
                     access.guards.push(on);
                     access.pairs.push(*pair);
+                    continue;
                 }
-                Err(why) => access.without_access.push((*pair, why)),
-            }
+                Err(Without::Expected(why)) => why,
+                Err(Without::Refused(error)) => {
+                    access.refused.push(refused(context, *pair, &error));
+                    error.to_string()
+                }
+            };
+            access.without_access.push((*pair, why));
         }
         Ok(access)
     }
 }
 
-fn enabled(context: &TestContext, pair: Pair) -> Result<Result<PeerAccess, String>, Box<Finding>> {
+/// Why a pair has no access.
+enum Without {
+    Expected(String),
+    Refused(GpuError),
+}
+
+fn enabled(context: &TestContext, pair: Pair) -> Result<Result<PeerAccess, Without>, Box<Finding>> {
+    let without = |why: &str| Ok(Err(Without::Expected(why.to_owned())));
     let avoid = &context.config.validate.avoid;
     if [(pair.from, pair.to), (pair.to, pair.from)]
         .iter()
         .any(|way| avoid.contains(way))
     {
-        return Ok(Err("data does not arrive between them".to_owned()));
+        return without("data does not arrive between them");
     }
     let fault = |e: GpuError| fault_finding(pair, &e);
     let clique = context.clique()?;
     let (Some(a), Some(b)) = (clique.gpu(pair.from), clique.gpu(pair.to)) else {
-        return Ok(Err("there is no such GPU".to_owned()));
+        return without("there is no such GPU");
     };
     let can = a
         .can_access(b)
         .and_then(|there| Ok(there && b.can_access(a)?));
     if !can.map_err(fault)? {
-        return Ok(Err(
-            "CUDA reports that they cannot reach each other".to_owned()
-        ));
+        return without("CUDA reports that they cannot reach each other");
     }
     context.doing(Activity::of_pair(pair, "enabling peer access"));
     match PeerAccess::both_ways(a, b) {
         Ok(on) => Ok(Ok(on)),
         Err(e) if e.is_sticky() => Err(fault(e)),
-        Err(e) => Ok(Err(e.to_string())),
+        Err(e) => Ok(Err(Without::Refused(e))),
     }
 }

@@ -35,7 +35,7 @@ fn refusal(capability: Option<Outcome>, pair: Pair, error: &GpuError) -> Finding
         Some(Outcome::Pass | Outcome::Warn | Outcome::NotApplicable) | None => Severity::Fail,
     };
     let error = error.to_string();
-    let message = format!("{pair}: not tried: peer access is refused: {error}");
+    let message = format!("{pair}: peer access is refused: {error}");
     Code::P2pRefused
         .finding(severity, pair, message)
         .lacking([error.as_str()])

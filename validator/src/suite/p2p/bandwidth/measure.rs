@@ -142,6 +142,7 @@ impl Run<'_, '_> {
         self.results
             .without_access
             .extend(access.without_access.iter().cloned());
+        self.results.findings.extend(access.refused.iter().cloned());
         let pairs = &access.pairs;
         let times = self.wake_links(pairs, paths)?;
         let cells = |(pair, times): (&Pair, u32)| {
