@@ -124,6 +124,10 @@ pub struct Device {
     pub local_cpus: Option<String>,
     /// The bound kernel driver.
     pub driver: Option<String>,
+    /// Whether that driver gives the function, or parts of it, to virtual machines although it is no `vfio` driver
+    /// (NVIDIA vGPU, mediated devices).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub lent: bool,
     /// How much of its configuration space could be read, and its faults.
     pub config: ConfigState,
     /// Whether the firmware's boot display is on it.

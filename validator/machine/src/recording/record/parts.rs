@@ -2,6 +2,7 @@
 
 use super::{Node, Recorder};
 use crate::host::kmsg;
+use crate::pcie::vfio;
 use std::path::Path;
 
 /// As many links as Linux follows.
@@ -32,6 +33,8 @@ impl Recorder<'_> {
             for name in ["driver", "iommu_group", "physfn"] {
                 self.record_link(&format!("{real}/{name}"));
             }
+            self.record_file(&format!("{real}/{}", vfio::VGPU_TYPE));
+            self.record_folder(&format!("{real}/{}", vfio::MEDIATED_TYPES));
             if let Some(driver) = self.resolve(&format!("{real}/driver")) {
                 self.record_folder(&driver);
             }
