@@ -6,6 +6,7 @@ use machine::host::modules::absent_is_none;
 use machine::pcie::bus_address::{self, BusWindow};
 use machine::pcie::config_space::{self, ConfigSpace, Express, PortType};
 use machine::pcie::model::{Bar, Bdf, ConfigState, Device, Kind, Link, Routing, Undetermined};
+use machine::pcie::vpd::leads_to_nvswitches;
 use machine::pcie::{link, resource, vfio};
 use machine::root::Root;
 use outcome::finding::{Code, Finding, Severity, Subject};
@@ -84,6 +85,7 @@ pub(super) fn read(
             .map(|t| quoted(&t)),
         driver: reader.driver(),
         lent: reader.is_lent(),
+        leads_to_nvswitches: leads_to_nvswitches(root, &format!("{DEVICES}/{bdf}")),
         boot_vga: reader.boot_vga(),
         config: state(space.as_ref()),
         link: if physfn.is_none() {

@@ -198,7 +198,7 @@ fn is_gpu(device: &Device) -> bool {
 }
 
 fn is_nic(device: &Device) -> bool {
-    device.class.starts_with("0x02")
+    device.class.starts_with("0x02") && !device.leads_to_nvswitches
 }
 
 /// The mode in brackets of `none [integrity] confidentiality`.

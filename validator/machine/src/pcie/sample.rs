@@ -30,6 +30,7 @@ pub fn device(at: &str, kind: Kind, parent: Option<&str>) -> Device {
         local_cpus: None,
         driver: None,
         lent: false,
+        leads_to_nvswitches: false,
         boot_vga: false,
         config: ConfigState {
             bytes: 4096,

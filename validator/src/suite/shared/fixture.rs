@@ -107,6 +107,7 @@ fn part(bdf: Bdf, kind: Kind, parent: Option<Bdf>) -> Device {
         local_cpus: None,
         driver: None,
         lent: false,
+        leads_to_nvswitches: false,
         config: ConfigState {
             bytes: 4096,
             gone: false,

@@ -81,6 +81,19 @@ fn virtual_functions_use_the_link_of_their_physical_one_and_are_no_further_gpus(
 }
 
 #[test]
+fn functions_that_lead_to_nvswitches_are_no_network_cards() {
+    let copy = MachineCopy::of("epyc-8x4090");
+    let cards = copy.fabric().nics;
+    let card = cards[0].to_string();
+    fs::write(copy.file(&card, "class"), "0x020700\n").unwrap();
+    fs::write(copy.file(&card, "vpd"), "MLX:MN=MLNX:SMDL=SW_MNG").unwrap();
+    let fabric = copy.fabric();
+    assert_eq!(fabric.nics, cards[1..]);
+    assert!(fabric.paths.iter().all(|path| path.b != cards[0]));
+    assert!(fabric.rdma.iter().all(|rdma| rdma.bdf != cards[0]));
+}
+
+#[test]
 fn gpus_that_their_own_driver_gives_to_virtual_machines_have_no_peers_here() {
     let (gpu, part) = ("0000:01:00.0", "0000:01:00.4");
     let lent = |change: &dyn Fn(&MachineCopy)| {
