@@ -8,7 +8,8 @@ use super::plan::{self, Plan};
 use super::read::ReadError;
 use super::rebar::{self, RebarChoice, Sysfs};
 use machine::host::framebuffer;
-use machine::pcie::model::Fabric;
+use machine::host::platform;
+use machine::pcie::model::{Bdf, Fabric};
 use machine::root::Root;
 use std::io;
 use std::path::Path;
@@ -21,6 +22,9 @@ pub struct PassOptions {
     /// Whether BAR1s are enlarged.
     pub rebar: RebarChoice,
 }
+
+/// The groups of GPUs that the configuration demands as peers (`expect.peers`), by the fabric that was read.
+pub type DemandedPeers<'a> = &'a dyn Fn(&Fabric) -> Vec<Vec<Bdf>>;
 
 /// Why the pass could not be planned, or why it stopped.
 #[derive(Debug, thiserror::Error)]
@@ -60,12 +64,23 @@ pub struct PassResult {
     pub applied: Applied,
 }
 
+fn read(root: &Root, demanded: DemandedPeers) -> Result<Fabric, ReadError> {
+    let mut fabric = crate::read::read(root)?;
+    let groups = demanded(&fabric);
+    platform::demand(&mut fabric, &groups);
+    Ok(fabric)
+}
+
 /// Plans the pass on the machine at `root`; writes nothing.
 ///
 /// # Errors
 /// When the machine cannot be read.
-pub fn make_plan(root: &Root, options: PassOptions) -> Result<PassPlan, PassError> {
-    let fabric = crate::read::read(root)?;
+pub fn make_plan(
+    root: &Root,
+    options: PassOptions,
+    demanded: DemandedPeers,
+) -> Result<PassPlan, PassError> {
+    let fabric = read(root, demanded)?;
     let bars = rebar::plan::plan(&fabric, options.rebar, &framebuffer::read(root)?);
     let mut acs = plan::plan(&fabric, options.acs);
     acs.findings.splice(0..0, bars.findings.iter().cloned());
@@ -76,12 +91,17 @@ pub fn make_plan(root: &Root, options: PassOptions) -> Result<PassPlan, PassErro
 ///
 /// # Errors
 /// When the machine cannot be read, or the journal cannot be read or written.
-pub fn run(root: &Root, options: PassOptions, journal: &Path) -> Result<PassResult, PassError> {
-    let mut fabric = crate::read::read(root)?;
+pub fn run(
+    root: &Root,
+    options: PassOptions,
+    demanded: DemandedPeers,
+    journal: &Path,
+) -> Result<PassResult, PassError> {
+    let mut fabric = read(root, demanded)?;
     let bars = rebar::plan::plan(&fabric, options.rebar, &framebuffer::read(root)?);
     let bars = rebar::fix(root, &Sysfs(root), &bars, journal)?;
     if bars.touched() {
-        fabric = crate::read::read(root)?;
+        fabric = read(root, demanded)?;
     }
     let plan = plan::plan(&fabric, options.acs);
     let mut applied = apply::fix(root, &plan, journal)?;

@@ -9,7 +9,7 @@ use crate::suite::NVML_HANGS;
 use contract::schema;
 use fabric::acs::AcsPolicy;
 use fabric::journal::Journal;
-use fabric::pass::{self, PassOptions, PassPlan, PassResult};
+use fabric::pass::{self, DemandedPeers, PassOptions, PassPlan, PassResult};
 use fabric::rebar::RebarChoice;
 use fabric::restore::{self, Restored};
 use fabric::text;
@@ -40,15 +40,18 @@ pub(super) fn run(root: &Root, config: &Config, action: Action) -> Result<u8, Co
         acs: acs.unwrap_or(config.fabric.acs),
         rebar: rebar.unwrap_or(config.fabric.rebar),
     };
+    let demanded = |fabric: &Fabric| config.expect.demanded(&fabric.gpus);
     match action {
         Action::Show { json } => show(root, json.as_ref()),
-        Action::Plan { acs, rebar, json } => make_plan(root, options(acs, rebar), json.as_ref()),
+        Action::Plan { acs, rebar, json } => {
+            make_plan(root, options(acs, rebar), &demanded, json.as_ref())
+        }
         Action::Fix {
             acs,
             rebar,
             journal,
             json,
-        } => fix(root, options(acs, rebar), journal, json.as_ref()),
+        } => fix(root, options(acs, rebar), &demanded, journal, json.as_ref()),
         Action::Restore { journal, json } => restored(root, journal, json.as_ref()),
     }
 }
@@ -146,10 +149,15 @@ struct AcsAndRebar<'a, A, B> {
     rebar: &'a B,
 }
 
-fn make_plan(root: &Root, options: PassOptions, json: Option<&Place>) -> Result<u8, CommandError> {
+fn make_plan(
+    root: &Root,
+    options: PassOptions,
+    demanded: DemandedPeers,
+    json: Option<&Place>,
+) -> Result<u8, CommandError> {
     warn_if_not_root(root);
     let PassPlan { fabric, bars, acs } =
-        pass::make_plan(root, options).map_err(|e| CommandError::undone(&e))?;
+        pass::make_plan(root, options, demanded).map_err(|e| CommandError::undone(&e))?;
     if fabric.gpus.is_empty() {
         log::warn!("{}", no_gpu());
     }
@@ -176,12 +184,14 @@ fn make_plan(root: &Root, options: PassOptions, json: Option<&Place>) -> Result<
 fn fix(
     root: &Root,
     options: PassOptions,
+    demanded: DemandedPeers,
     journal: Option<PathBuf>,
     json: Option<&Place>,
 ) -> Result<u8, CommandError> {
     needs_root(root, "fix")?;
     let journal = journal_of(root, journal)?;
-    let done = pass::run(root, options, &journal).map_err(|e| CommandError::undone(&e))?;
+    let done =
+        pass::run(root, options, demanded, &journal).map_err(|e| CommandError::undone(&e))?;
     let PassResult {
         fabric,
         bars,

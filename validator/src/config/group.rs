@@ -1,5 +1,6 @@
 //! GPUs as users name them, by number or address, and groups of them; and groups of nodes by leaf switch.
 
+use super::Expect;
 use machine::pcie::model::Bdf;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -77,6 +78,19 @@ pub fn numbered(groups: &[Vec<GpuName>], gpus: &[Bdf]) -> Result<Vec<Vec<usize>>
         .iter()
         .map(|group| group.iter().map(&mut find).collect())
         .collect()
+}
+
+impl Expect {
+    /// The groups of [`Expect::peers`] by address; none if it is not set or does not fit `gpus`, which the test `gpus` reports.
+    #[must_use]
+    pub fn demanded(&self, gpus: &[Bdf]) -> Vec<Vec<Bdf>> {
+        let groups = self
+            .peers
+            .as_ref()
+            .and_then(|groups| numbered(groups, gpus).ok());
+        let at = |group: &Vec<usize>| group.iter().filter_map(|n| gpus.get(*n).copied()).collect();
+        groups.unwrap_or_default().iter().map(at).collect()
+    }
 }
 
 /// A leaf switch, and nodes whose ports lead to it.
@@ -165,6 +179,24 @@ mod tests {
             groups(&[&["0", "7"]]).unwrap_err(),
             "names GPU 7, but there are 3"
         );
+    }
+
+    #[test]
+    fn demanded_peers_have_addresses_and_groups_that_do_not_fit_demand_nothing() {
+        let of = |groups: Option<&[&[usize]]>| {
+            let group = |group: &&[usize]| group.iter().copied().map(GpuName::Number).collect();
+            let peers = groups.map(|groups| groups.iter().map(group).collect());
+            Expect {
+                peers,
+                ..Expect::default()
+            }
+            .demanded(&gpus())
+        };
+        assert_eq!(
+            of(Some(&[&[0, 2], &[1]])),
+            [vec![gpus()[0], gpus()[2]], vec![gpus()[1]]]
+        );
+        assert!(of(None).is_empty() && of(Some(&[&[0, 7]])).is_empty());
     }
 
     #[test]

@@ -137,7 +137,7 @@ fn read_context(request: Request, send: Box<dyn Fn(Message)>) -> TestContext {
         .map(|log| log.lines.as_slice())
         .unwrap_or_default();
     let known = nvidia.gpus.as_ref().ok().cloned().unwrap_or_default();
-    let host = platform::read(
+    let mut host = platform::read(
         &root,
         fabric.as_ref().ok(),
         &identity,
@@ -146,6 +146,8 @@ fn read_context(request: Request, send: Box<dyn Fn(Message)>) -> TestContext {
     );
     if let Ok(fabric) = &mut fabric {
         fabric.peers.clone_from(&host.peers);
+        platform::demand(fabric, &request.config.expect.demanded(&fabric.gpus));
+        host.peers.clone_from(&fabric.peers);
     }
     TestContext {
         root,

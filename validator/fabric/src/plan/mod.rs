@@ -73,7 +73,7 @@ pub fn plan(fabric: &Fabric, policy: AcsPolicy) -> Plan {
     let steps: Vec<Step> = devices.map(|d| keep(step(d, &turns))).collect();
     let covered = steps
         .iter()
-        .filter(|s| matches!(s, Step::AlreadyClear | Step::Write(_) | Step::Leave(_)))
+        .filter(|s| matches!(s, Step::AlreadyDirect | Step::Write(_) | Step::Leave(_)))
         .count();
     let mut plan = Plan {
         policy,
@@ -85,7 +85,7 @@ pub fn plan(fabric: &Fabric, policy: AcsPolicy) -> Plan {
         match step {
             Step::Write(action) => plan.actions.push(action),
             Step::Leave(finding) | Step::Unknown(finding) => plan.findings.push(finding),
-            Step::AlreadyClear | Step::Nothing => {}
+            Step::AlreadyDirect | Step::Nothing => {}
         }
     }
     match lockdown(fabric) {
@@ -102,9 +102,9 @@ pub fn plan(fabric: &Fabric, policy: AcsPolicy) -> Plan {
 enum Step {
     /// It has no ACS.
     Nothing,
-    /// Its ACS is already off.
-    AlreadyClear,
-    /// Its ACS must be disabled.
+    /// It redirects nothing: its ACS is off, or only checks.
+    AlreadyDirect,
+    /// Its ACS redirects and must be disabled.
     Write(Action),
     /// Its ACS is on and must not be written.
     Leave(Finding),
@@ -116,7 +116,7 @@ fn step(device: &Device, turns: &Turns) -> Step {
     let on_path = turns.contains(device.bdf);
     match acs::state(device) {
         AcsState::Absent => Step::Nothing,
-        AcsState::Known(acs) if acs.ctrl == 0 => Step::AlreadyClear,
+        AcsState::Known(acs) if acs.ctrl == 0 => Step::AlreadyDirect,
         AcsState::Known(acs) if acs.quirk => {
             let harmful = on_path && turns.effect(device.bdf, acs) != Effect::Direct;
             let severity = if harmful {
@@ -126,12 +126,11 @@ fn step(device: &Device, turns: &Turns) -> Step {
             };
             Step::Leave(acs::quirk(device, acs, severity))
         }
-        AcsState::Known(acs)
-            if on_path && turns.effect(device.bdf, acs) == Effect::TranslatedPass =>
-        {
-            Step::Leave(acs::translated(device, acs))
-        }
-        AcsState::Known(acs) => Step::Write(clear(device.bdf, acs)),
+        AcsState::Known(acs) => match turns.effect(device.bdf, acs) {
+            Effect::Redirects => Step::Write(clear(device.bdf, acs)),
+            Effect::TranslatedPass => Step::Leave(acs::translated(device, acs)),
+            Effect::Direct => Step::AlreadyDirect,
+        },
         AcsState::NoEcam if !on_path => Step::Unknown(acs::no_ecam(device, Severity::Info)),
         AcsState::Unknown if !on_path => Step::Nothing,
         AcsState::NoEcam | AcsState::Unknown => {

@@ -44,14 +44,23 @@ fn the_register_is_six_bytes_into_the_capability() {
     assert_eq!((plan.actions[0].offset, plan.covered), (0x148 + 6, 2));
 }
 
+/// Source validation, translation blocking and upstream forwarding have no effect on peers; with redirection they are cleared too.
 #[test]
-fn bits_that_only_check_are_cleared_as_well() {
-    let mut devices = two_gpus();
-    devices[0] = with_acs(devices[0].clone(), 0x0001);
-    assert_eq!(
-        planned(devices, AcsPolicy::Path).0,
-        ["0000:00:01.0 ACS control 0x0001 -> 0x0000"]
-    );
+fn a_port_whose_bits_only_check_is_not_written() {
+    for (ctrl, written) in [(0x0001, 0), (0x0011, 0), (0x0013, 0), (0x0005, 1)] {
+        let mut devices = two_gpus();
+        devices[0] = with_acs(devices[0].clone(), ctrl);
+        for policy in [AcsPolicy::Path, AcsPolicy::All] {
+            let plan = plan(&fabric(devices.clone()), policy);
+            assert_eq!(
+                (plan.actions.len(), plan.covered),
+                (written, 2),
+                "{ctrl:#x}"
+            );
+            assert!(plan.actions.iter().all(|action| action.after == 0));
+            assert_eq!(plan.findings, []);
+        }
+    }
 }
 
 #[test]

@@ -2,10 +2,12 @@
 
 use super::DEVICES;
 use super::attributes::{self, optional, required, unreadable};
+use machine::host::modules::absent_is_none;
 use machine::pcie::bus_address::{self, BusWindow};
 use machine::pcie::config_space::{self, ConfigSpace, Express, PortType};
 use machine::pcie::model::{Bar, Bdf, ConfigState, Device, Kind, Link, Routing, Undetermined};
-use machine::pcie::{link, resource};
+use machine::pcie::vpd::leads_to_nvswitches;
+use machine::pcie::{link, resource, vfio};
 use machine::root::Root;
 use outcome::finding::{Code, Finding, Severity, Subject};
 use outcome::text::{quoted, shown};
@@ -82,6 +84,8 @@ pub(super) fn read(
             .filter(|t| !t.is_empty())
             .map(|t| quoted(&t)),
         driver: reader.driver(),
+        lent: reader.is_lent(),
+        leads_to_nvswitches: leads_to_nvswitches(root, &format!("{DEVICES}/{bdf}")),
         boot_vga: reader.boot_vga(),
         config: state(space.as_ref()),
         link: if physfn.is_none() {
@@ -195,6 +199,23 @@ impl FunctionReader<'_> {
                 None
             }
         }
+    }
+
+    /// Files that cannot be read count as those of a guest's function, because that one must keep its isolation.
+    fn is_lent(&mut self) -> bool {
+        let vgpu = self.root.text(self.file(vfio::VGPU_TYPE));
+        let mediated = self.root.names(self.file(vfio::MEDIATED_TYPES));
+        let (vgpu, mediated) = (absent_is_none(vgpu), absent_is_none(mediated));
+        for (name, error) in [
+            (vfio::VGPU_TYPE, vgpu.as_ref().err()),
+            (vfio::MEDIATED_TYPES, mediated.as_ref().err()),
+        ] {
+            if let Some(error) = error {
+                self.report_unreadable(name, error);
+            }
+        }
+        vgpu.map_or(true, |kind| kind.is_some_and(|kind| vfio::is_vgpu(&kind)))
+            || mediated.map_or(true, |types| types.is_some())
     }
 
     /// Virtual functions have a link to their physical one beside them.

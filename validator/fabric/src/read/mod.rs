@@ -10,10 +10,10 @@ use crate::{judge, rebar};
 use contract::pci_vendor;
 use device::RegisterAddresses;
 use machine::host::platform::peers_of;
-use machine::host::{cpu, iommu, nvidia};
+use machine::host::{cpu, iommu, modules, nvidia};
 use machine::pcie::model::{Bdf, Device, Fabric, Link, Peers, SCHEMA};
 use machine::pcie::tree::Tree;
-use machine::pcie::{bus_address, nic, path, pci_ids};
+use machine::pcie::{bus_address, nic, path, pci_ids, vfio};
 use machine::root::Root;
 use outcome::finding::{Finding, Subject};
 use outcome::text::{quoted, shown};
@@ -125,9 +125,16 @@ fn devices(root: &Root, findings: &mut Vec<Finding>) -> Result<Vec<Device>, Read
     }
     devices.sort_by_key(|d| d.bdf);
     virtual_links(&mut devices, findings);
+    vfio::mark_lent(&mut devices, has_vgpu_manager(root));
     roles::derive(&mut devices);
     findings.extend(misplaced_bar1s(root, &devices, &addresses));
     Ok(devices)
+}
+
+/// Whether NVIDIA's vGPU manager is loaded. If the modules cannot be read, which the test `drivers` reports, it may be.
+fn has_vgpu_manager(root: &Root) -> bool {
+    modules::absent_is_none(modules::loaded(root, &[vfio::VGPU_MANAGER]))
+        .map_or(true, |loaded| loaded.is_some_and(|names| !names.is_empty()))
 }
 
 /// GPUs whose BAR1 is not where the kernel expects it.
@@ -191,7 +198,7 @@ fn is_gpu(device: &Device) -> bool {
 }
 
 fn is_nic(device: &Device) -> bool {
-    device.class.starts_with("0x02")
+    device.class.starts_with("0x02") && !device.leads_to_nvswitches
 }
 
 /// The mode in brackets of `none [integrity] confidentiality`.

@@ -5,7 +5,6 @@
 
 use super::attributes::unreadable;
 use machine::pcie::model::{Bdf, Device, Kind, Rdma, Undetermined};
-use machine::pcie::vpd::leads_to_nvswitches;
 use machine::root::Root;
 use outcome::finding::{Finding, Subject};
 use outcome::text::shown;
@@ -99,15 +98,15 @@ fn one(root: &Root, name: &str, listed: &[Device], findings: &mut Vec<Finding>) 
     // Some drivers put an auxiliary device between the two (`irdma.roce.0`, `bnxt_en.rdma.0`): the path of the
     // RDMA device's own folder names the function then.
     let folder = root.place(&file).unwrap_or_default();
-    let own = |bdf: &Bdf| listed.iter().any(|d| d.bdf == *bdf);
+    let own = |bdf: &Bdf| listed.iter().find(|d| d.bdf == *bdf);
     let functions: Vec<Bdf> = [&target, &folder]
         .into_iter()
         .flat_map(|path| functions(path))
         .collect();
-    if let Some(bdf) = functions.iter().copied().find(own) {
-        // It looks like a card and leads to NVSwitches: no data of programs goes that way.
-        let is_card = !leads_to_nvswitches(root, &format!("sys/bus/pci/devices/{bdf}"));
-        return is_card.then_some(Rdma { name: label, bdf });
+    if let Some(device) = functions.iter().find_map(own) {
+        // No data of programs goes to NVSwitches this way.
+        let bdf = device.bdf;
+        return (!device.leads_to_nvswitches).then_some(Rdma { name: label, bdf });
     }
     // No PCI function above it: a soft device, or a platform device.
     let named = functions.first()?;

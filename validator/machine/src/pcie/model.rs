@@ -38,7 +38,7 @@ pub struct Fabric<F = Finding> {
     pub lockdown: Option<String>,
     /// NVIDIA GPUs (class 03xx, or 0302), sorted by address.
     pub gpus: Vec<Bdf>,
-    /// Network and InfiniBand functions (class 02xx), sorted by address.
+    /// Network and InfiniBand functions (class 02xx) but those that lead to NVSwitches, sorted by address.
     pub nics: Vec<Bdf>,
     /// Every unordered pair of GPUs, then every GPU with every NIC that can exchange data with GPUs.
     pub paths: Vec<Path>,
@@ -124,6 +124,13 @@ pub struct Device {
     pub local_cpus: Option<String>,
     /// The bound kernel driver.
     pub driver: Option<String>,
+    /// Whether that driver gives the function, or parts of it, to virtual machines although it is no `vfio` driver
+    /// (NVIDIA vGPU, mediated devices).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub lent: bool,
+    /// Whether it leads to NVSwitches (B200, B300): it looks like an InfiniBand card and is none.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub leads_to_nvswitches: bool,
     /// How much of its configuration space could be read, and its faults.
     pub config: ConfigState,
     /// Whether the firmware's boot display is on it.

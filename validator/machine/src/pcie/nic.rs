@@ -8,10 +8,10 @@ use contract::pci_vendor;
 const FABRICS: [&str; 2] = ["0x0207", "0x0208"];
 
 /// True for a network function that can access GPUs: one with an RDMA device, or one that is known to have
-/// one as soon as its driver is loaded.
+/// one as soon as its driver is loaded. A function that leads to NVSwitches moves no data of programs.
 #[must_use]
 pub fn exchanges(device: &Device, rdma: &[Rdma]) -> bool {
-    let network = device.class.starts_with("0x02");
+    let network = device.class.starts_with("0x02") && !device.leads_to_nvswitches;
     let fabric = FABRICS.iter().any(|class| device.class.starts_with(class));
     let own = rdma
         .iter()
@@ -77,6 +77,14 @@ mod tests {
                 "{vendor} {class}: before its driver is loaded"
             );
         }
+        let to_nvswitches = Device {
+            leads_to_nvswitches: true,
+            ..card("0x15b3", "0x020700")
+        };
+        assert!(
+            !exchanges(&to_nvswitches, &at("0000:03:00.0")),
+            "it looks like a card and is none"
+        );
         assert!(
             !exchanges(&card("0x15b3", "0x080100"), &[]),
             "a DMA controller is not a network function"

@@ -29,6 +29,8 @@ pub fn device(at: &str, kind: Kind, parent: Option<&str>) -> Device {
         numa: Some(0),
         local_cpus: None,
         driver: None,
+        lent: false,
+        leads_to_nvswitches: false,
         boot_vga: false,
         config: ConfigState {
             bytes: 4096,

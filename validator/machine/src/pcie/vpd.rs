@@ -4,7 +4,8 @@
 
 use crate::root::Root;
 
-const MANAGEMENT: &[u8] = b"SW_MNG";
+/// What the VPD of such a function contains.
+pub const MANAGEMENT: &[u8] = b"SW_MNG";
 /// "Network controller, InfiniBand".
 const INFINIBAND: &str = "0x0207";
 

@@ -348,7 +348,7 @@ codes! {
         .of_machine()
         .means("a port's ACS was not changed, because a device below the port depends on it")
         .cause("a device is passed to a virtual machine, or is a ConnectX-8 Data Direct function")
-        .remedy("unbind the device's vfio driver, or set fabric.acs = \"off\" to accept ACS as it is");
+        .remedy("take the device from its virtual machine (unbind its vfio driver, or remove its vGPU), or set fabric.acs = \"off\" to accept ACS as it is");
     AcsStuck = row("ACS-STUCK", "a port keeps its ACS bits")
         .of_machine()
         .means("a port kept its ACS control bits after zeros were written to them")

@@ -493,6 +493,8 @@ pub enum NoPeers {
     PassedThrough,
     /// The GPUs have a link of their own to the processor.
     OwnLink,
+    /// No two GPUs are of one generation, and no network card exchanges data with one.
+    Generations,
 }
 
 impl NoPeers {
@@ -510,6 +512,9 @@ impl NoPeers {
             }
             Self::PassedThrough => {
                 "GPUs are passed to virtual machines; no other two devices here exchange data directly"
+            }
+            Self::Generations => {
+                "the GPUs are of different generations, between which NVIDIA's libcuda gives no peer access, and no network card exchanges data with them"
             }
             Self::OwnLink => {
                 "the GPUs have their own link to the processor, over which other devices reach them, and NVLink between them"

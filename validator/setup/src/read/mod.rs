@@ -35,6 +35,7 @@ pub fn read(root: &Root, options: &Options) -> SetupResult<State> {
             acs: AcsPolicy::Path,
             rebar: RebarChoice::Fix,
         },
+        &|_| Vec::new(),
     )
     .map_err(|e| SetupError(outcome::text::chain(&e)))?;
     let fabric = &plan.fabric;

@@ -106,6 +106,8 @@ fn part(bdf: Bdf, kind: Kind, parent: Option<Bdf>) -> Device {
         numa: None,
         local_cpus: None,
         driver: None,
+        lent: false,
+        leads_to_nvswitches: false,
         config: ConfigState {
             bytes: 4096,
             gone: false,

@@ -81,6 +81,52 @@ fn virtual_functions_use_the_link_of_their_physical_one_and_are_no_further_gpus(
 }
 
 #[test]
+fn functions_that_lead_to_nvswitches_are_no_network_cards() {
+    let copy = MachineCopy::of("epyc-8x4090");
+    let cards = copy.fabric().nics;
+    let card = cards[0].to_string();
+    fs::write(copy.file(&card, "class"), "0x020700\n").unwrap();
+    fs::write(copy.file(&card, "vpd"), "MLX:MN=MLNX:SMDL=SW_MNG").unwrap();
+    let fabric = copy.fabric();
+    assert_eq!(fabric.nics, cards[1..]);
+    assert!(fabric.paths.iter().all(|path| path.b != cards[0]));
+    assert!(fabric.rdma.iter().all(|rdma| rdma.bdf != cards[0]));
+}
+
+#[test]
+fn gpus_that_their_own_driver_gives_to_virtual_machines_have_no_peers_here() {
+    let (gpu, part) = ("0000:01:00.0", "0000:01:00.4");
+    let lent = |change: &dyn Fn(&MachineCopy)| {
+        let copy = MachineCopy::of("epyc-8x4090");
+        virtual_function(&copy, gpu, part);
+        change(&copy);
+        let fabric = copy.fabric();
+        assert_eq!(findings(&fabric), []);
+        let lent: Vec<_> = fabric.devices.iter().filter(|d| d.lent).collect();
+        let lent: Vec<_> = lent.iter().map(|d| d.bdf.to_string()).collect();
+        (lent, fabric.peers.contain(bdf(gpu)))
+    };
+    let write = |copy: &MachineCopy, name: &str, text: &str| {
+        let file = copy.file(part, name);
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(file, text).unwrap();
+    };
+    let both = (vec![gpu.to_owned(), part.to_owned()], false);
+    assert_eq!(lent(&|_| ()), (vec![], true));
+    let vgpu = |kind| move |copy: &MachineCopy| write(copy, "nvidia/current_vgpu_type", kind);
+    assert_eq!(lent(&vgpu("0\n")), (vec![], true), "none is set up");
+    assert_eq!(lent(&vgpu("918\n")), both);
+    let mediated = |copy: &MachineCopy| {
+        write(
+            copy,
+            "mdev_supported_types/nvidia-592/name",
+            "NVIDIA A40-4Q\n",
+        );
+    };
+    assert_eq!(lent(&mediated), both);
+}
+
+#[test]
 fn without_a_physical_function_ids_of_ones_are_a_contradiction() {
     let copy = MachineCopy::of("epyc-8x4090");
     virtual_function(&copy, "0000:01:00.0", "0000:01:00.4");

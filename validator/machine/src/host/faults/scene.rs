@@ -161,7 +161,7 @@ impl Devices {
         let switches = fabric
             .devices
             .iter()
-            .filter(|d| is_nvswitch(d))
+            .filter(|d| is_nvswitch(d) || d.leads_to_nvswitches)
             .map(|d| d.bdf);
         let whole: BTreeSet<Bdf> = fabric
             .gpus

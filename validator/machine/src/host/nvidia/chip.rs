@@ -71,6 +71,15 @@ pub fn of(device: u16) -> Option<Chip> {
     })
 }
 
+/// The chips of two GPUs if they are of different generations, between which NVIDIA's libcuda gives no peer access
+/// (docs/gpu-peer-to-peer.md). NVLink does not join such boards either: its bridges are for two boards of one model. `None` also if
+/// a chip is unknown, because such GPUs may be peers.
+#[must_use]
+pub fn of_two_generations(one: Option<Chip>, other: Option<Chip>) -> Option<(Chip, Chip)> {
+    one.zip(other)
+        .filter(|(one, other)| one.family != other.family)
+}
+
 /// The number in a device id as sysfs writes it: `0x2684`.
 #[must_use]
 pub fn number(device: &str) -> Option<u16> {
@@ -91,6 +100,15 @@ mod tests {
         assert_eq!(name(0x2335), Some((Family::Hopper, "GH100")));
         assert_eq!((name(0x1234), name(0x3000)), (None, None));
         assert_eq!((number("0x2684"), number("x")), (Some(0x2684), None));
+    }
+
+    #[test]
+    fn only_known_chips_are_of_two_generations() {
+        let (ada, blackwell, unknown) = (of(0x2684), of(0x2b85), of(0x3000));
+        assert!(of_two_generations(ada, blackwell).is_some());
+        assert_eq!(of_two_generations(ada, of(0x2704)), None);
+        assert_eq!(of_two_generations(ada, unknown), None);
+        assert_eq!(of_two_generations(unknown, unknown), None);
     }
 
     #[test]

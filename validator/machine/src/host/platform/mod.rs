@@ -11,7 +11,7 @@ mod hot_plug;
 mod peers;
 mod system;
 
-pub use peers::peers;
+pub use peers::{demand, peers};
 
 use super::cmdline;
 use super::identity::Identity;

@@ -1,6 +1,7 @@
 //! Which devices are meant to exchange data directly, and if none are, why. Pure. A board about which too little is known
 //! counts, because nothing may be missed.
 
+use crate::host::nvidia::{board_kind, chip};
 use crate::pcie::model::{Bdf, Device, Fabric};
 use crate::pcie::nic;
 use crate::pcie::tree::Tree;
@@ -18,10 +19,9 @@ pub fn peers(fabric: &Fabric, gpus: &[HostGpu]) -> Peers {
         .filter(|gpu| !gpu.integrated && !gpu.own_link)
         .collect();
     let cards = cards(fabric);
-    let with_gpus = discrete
-        .iter()
-        .enumerate()
-        .flat_map(|(n, a)| discrete.iter().skip(n + 1).map(|b| (a.bdf, b.bdf)));
+    let tree = Tree::of(fabric);
+    let gpus_here: Vec<_> = discrete.iter().map(|gpu| gpu.bdf).collect();
+    let with_gpus = each_two(&gpus_here).filter(|(a, b)| !are_of_two_generations(&tree, *a, *b));
     let with_cards = discrete.iter().filter(|gpu| gpu.geforce != Some(true));
     let with_cards = with_cards.flat_map(|gpu| cards.iter().map(|card| (gpu.bdf, *card)));
     let pairs: Vec<_> = with_gpus.chain(with_cards).collect();
@@ -32,10 +32,46 @@ pub fn peers(fabric: &Fabric, gpus: &[HostGpu]) -> Peers {
             (all, own, _) if own < all => NoPeers::PassedThrough,
             (_, _, None) if own.iter().any(|gpu| gpu.own_link) => NoPeers::OwnLink,
             (_, _, None) => NoPeers::Integrated,
+            _ if discrete.len() > 1 => NoPeers::Generations,
             (_, _, Some(gpu)) if gpu.geforce == Some(true) && !cards.is_empty() => NoPeers::GeForce,
             _ => NoPeers::OneGpu,
         });
     Peers { pairs, none }
+}
+
+/// The unordered pairs of a list.
+fn each_two(all: &[Bdf]) -> impl Iterator<Item = (Bdf, Bdf)> {
+    let later = |n: usize| all.iter().skip(n.saturating_add(1));
+    all.iter()
+        .enumerate()
+        .flat_map(move |(n, one)| later(n).map(move |other| (*one, *other)))
+}
+
+fn are_of_two_generations(tree: &Tree, one: Bdf, other: Bdf) -> bool {
+    let chip = |gpu| chip::of(chip::number(&tree.get(gpu)?.device)?);
+    chip::of_two_generations(chip(one), chip(other)).is_some()
+}
+
+/// Adds the pairs of two generations that the configuration demands (`expect.peers`). Each group has GPUs of which every two are
+/// demanded; GPUs that can have no peers on PCIe are not added.
+pub fn demand(fabric: &mut Fabric, groups: &[Vec<Bdf>]) {
+    let tree = Tree::of(fabric);
+    let possible = |gpu: &Bdf| {
+        tree.get(*gpu).is_some_and(|gpu| {
+            gpu.pass_through_driver().is_none()
+                && !board_kind::has_own_link(chip::number(&gpu.device), None)
+        })
+    };
+    let pairs = groups.iter().flat_map(|group| each_two(group));
+    let demanded: Vec<_> = pairs
+        .filter(|(one, other)| are_of_two_generations(&tree, *one, *other))
+        .filter(|(one, other)| possible(one) && possible(other))
+        .filter(|(one, other)| !fabric.peers.are(*one, *other))
+        .collect();
+    if !demanded.is_empty() {
+        fabric.peers.none = None;
+        fabric.peers.pairs.extend(demanded);
+    }
 }
 
 /// The network cards that can reach GPUs and are not a guest's.
@@ -57,6 +93,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     const GEFORCE: &str = "0x2684";
+    const NEWER: &str = "0x2b85";
     const WORKSTATION: &str = "0x26b1";
     const INTEGRATED: &str = "0x2e12";
     const UNKNOWN: &str = "0x3fff";
@@ -146,6 +183,45 @@ mod tests {
             None,
             NoPeers::Integrated,
         );
+    }
+
+    #[test]
+    fn boards_of_two_generations_are_no_peers_unless_they_are_demanded() {
+        let nvidia = |id| (id, "nvidia");
+        let mixed = [nvidia(GEFORCE), nvidia(NEWER)];
+        none(&mixed, None, NoPeers::Generations);
+        none(&mixed, Some("mlx5_core"), NoPeers::Generations);
+        assert_eq!(pairs(&[mixed[0], mixed[0], mixed[1]], None), 1);
+        assert_eq!(pairs(&[mixed[0], nvidia(UNKNOWN)], None), 1, "it may be");
+        assert_eq!(
+            pairs(&[nvidia(WORKSTATION), nvidia(NEWER)], Some("mlx5_core")),
+            1,
+            "the card of one"
+        );
+        let gpu = |at: &str, id: &str| Device {
+            device: id.into(),
+            ..sample::gpu(at, "0000:00:01.0")
+        };
+        let of = |driver: &str, group: &[usize]| {
+            let mut devices = vec![
+                gpu("0000:01:00.0", GEFORCE),
+                gpu("0000:02:00.0", NEWER),
+                gpu("0000:03:00.0", GRACE),
+            ];
+            devices[1].driver = Some(driver.to_owned());
+            let mut fabric = sample::fabric(devices);
+            let group = group.iter().map(|n| fabric.gpus[*n]).collect();
+            demand(&mut fabric, &[group]);
+            (fabric.peers.pairs.len(), fabric.peers.none.is_some())
+        };
+        assert_eq!(of("nvidia", &[]), (0, true));
+        assert_eq!(of("nvidia", &[0, 1]), (1, false));
+        assert_eq!(
+            of("nvidia", &[0, 1, 2]),
+            (1, false),
+            "Grace has its own link"
+        );
+        assert_eq!(of("vfio-pci", &[0, 1]), (0, true), "a guest has it");
     }
 
     #[test]

@@ -137,3 +137,36 @@ impl Recorder<'_> {
         Some(real.to_string_lossy().trim_start_matches('/').to_owned())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_recording_tells_guests_gpus_and_functions_that_lead_to_nvswitches() {
+        const PCI: &str = "sys/bus/pci/devices";
+        let at = |name: &str| format!("{PCI}/0000:{name}");
+        let (_dir, root) = Root::written(&[
+            (at("01:00.4/nvidia/current_vgpu_type").as_str(), "918\n"),
+            (at("02:00.0/mdev_supported_types/i/name").as_str(), "x\n"),
+            (at("03:00.0/class").as_str(), "0x020700\n"),
+            (at("03:00.0/vpd").as_str(), "SN:secret:SMDL=SW_MNG"),
+            (at("04:00.0/class").as_str(), "0x020700\n"),
+            (at("04:00.0/vpd").as_str(), "SN:secret"),
+        ]);
+        let recorded = record(&root).recording.0;
+        let file = |name: &str| match recorded.get(&at(name)) {
+            Some(Node::File(content)) => String::from_utf8_lossy(content).into_owned(),
+            _ => String::new(),
+        };
+        assert_eq!(file("01:00.4/nvidia/current_vgpu_type"), "918\n");
+        assert!(matches!(
+            recorded.get(&at("02:00.0/mdev_supported_types")),
+            Some(Node::Folder)
+        ));
+        assert_eq!(
+            (file("03:00.0/vpd").as_str(), file("04:00.0/vpd").as_str()),
+            ("SW_MNG", "")
+        );
+    }
+}

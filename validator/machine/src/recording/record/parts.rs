@@ -2,6 +2,7 @@
 
 use super::{Node, Recorder};
 use crate::host::kmsg;
+use crate::pcie::{vfio, vpd};
 use std::path::Path;
 
 /// As many links as Linux follows.
@@ -31,6 +32,12 @@ impl Recorder<'_> {
                 .for_each(|name| self.record_file(&format!("{real}/{name}")));
             for name in ["driver", "iommu_group", "physfn"] {
                 self.record_link(&format!("{real}/{name}"));
+            }
+            self.record_file(&format!("{real}/{}", vfio::VGPU_TYPE));
+            self.record_folder(&format!("{real}/{}", vfio::MEDIATED_TYPES));
+            if vpd::leads_to_nvswitches(self.root, &real) {
+                // The rest of the VPD has serial numbers.
+                self.add(&format!("{real}/vpd"), Node::File(vpd::MANAGEMENT.to_vec()));
             }
             if let Some(driver) = self.resolve(&format!("{real}/driver")) {
                 self.record_folder(&driver);

@@ -10,6 +10,7 @@ use fabric::journal::Entry;
 use fabric::pass_through::{self, KeptAcs};
 use fabric::plan::lockdown;
 use fabric::turn::Turns;
+use machine::host::platform;
 use machine::pcie::model::{Bdf, Device, Fabric};
 use machine::pcie::routing::REDIRECT;
 use outcome::Judgement;
@@ -46,7 +47,9 @@ fn run(context: &TestContext) -> Result<Judgement, Box<Finding>> {
         ));
     }
     sleep(PAUSE);
-    let again = fabric::read(&context.root).map_err(|e| unreadable("sys/bus/pci/devices", &e))?;
+    let mut again =
+        fabric::read(&context.root).map_err(|e| unreadable("sys/bus/pci/devices", &e))?;
+    platform::demand(&mut again, &context.config.expect.demanded(&fabric.gpus));
     let (journal, findings) = fabric_pass::read(&context.root);
     Ok(judge(policy, fabric, &again, &journal).with(findings))
 }

@@ -5,7 +5,7 @@
 use crate::suite::fabric::bar1::MapObstruction;
 use gpu::Status;
 use machine::host::cpu::CpuModel;
-use machine::host::nvidia::chip::{Chip, Family};
+use machine::host::nvidia::chip::{self, Chip, Family};
 use machine::host::nvidia::keys::{ForceP2p, RegistryKeys, RequestedMechanism, StaticMap};
 use outcome::finding::Refusal;
 use std::fmt;
@@ -116,8 +116,7 @@ pub(super) fn predict(pair: &PairFacts<'_>) -> Prediction {
         );
     }
     let [a, b] = pair.gpus;
-    let chips = a.chip.zip(b.chip);
-    if let Some((one, other)) = chips.filter(|(one, other)| one.family != other.family) {
+    if let Some((one, other)) = chip::of_two_generations(a.chip, b.chip) {
         let why = format!(
             "the boards are of two generations ({} {} and {} {}), between which NVIDIA's libcuda gives no peer access",
             one.family, one.name, other.family, other.name
@@ -148,7 +147,7 @@ pub(super) fn predict(pair: &PairFacts<'_>) -> Prediction {
             "the driver's version or keys are unknown".to_owned(),
         );
     };
-    let Some((one, other)) = chips else {
+    let Some((one, other)) = a.chip.zip(b.chip) else {
         return (Expected::Unknown, "the chip of a GPU is unknown".to_owned());
     };
     let forced = keys.read == ForceP2p::On && keys.write == ForceP2p::On;
