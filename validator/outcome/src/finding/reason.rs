@@ -93,6 +93,8 @@ pub enum Reason {
     Confidential(ConfidentialCase),
     /// The driver is loaded, and the GPU has none.
     NotBound,
+    /// The driver said why it did not accept the GPU.
+    Refused(DriverRefusal),
     /// Virtual machines use the GPU.
     OfGuest,
     // The run.
@@ -315,6 +317,39 @@ pub struct ForeignDriver {
     pub alone: bool,
 }
 
+/// Why NVIDIA's module does not accept a GPU.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DriverRefusal {
+    /// The GPU needs the open flavour of the modules, and the closed one was loaded.
+    NeedsOpen,
+    /// The open flavour was loaded, and the GPU has no system processor (GSP).
+    NoGsp,
+    /// The open flavour does not support this GPU as a virtual one, or as the host of virtual ones.
+    NoVgpu,
+    /// This release does not have the GPU in its list.
+    OtherRelease,
+    /// This release no longer supports the GPU: its branch, where the module names it.
+    Legacy(Option<u32>),
+    /// Another driver held the GPU when the module was loaded: which, where that is known.
+    Held(Option<Words>),
+}
+
+impl DriverRefusal {
+    fn cause(&self) -> String {
+        match self {
+            Self::NeedsOpen => "only the open flavour of NVIDIA's modules drives this GPU, and the closed flavour was loaded".to_owned(),
+            Self::NoGsp => "the open flavour of NVIDIA's modules drives only GPUs with a system processor (GSP), which this GPU, older than Turing, does not have".to_owned(),
+            Self::NoVgpu => "the open flavour of this release supports no virtual GPUs (vGPU) with this GPU".to_owned(),
+            Self::OtherRelease => "this release of the driver does not know the GPU: the GPU is newer than the release, or so old that only a legacy driver supports it".to_owned(),
+            Self::Legacy(Some(branch)) => format!("this release of the driver no longer supports the GPU, and {branch} is the last branch that does"),
+            Self::Legacy(None) => "this release of the driver no longer supports the GPU".to_owned(),
+            Self::Held(Some(name)) => format!("{name} held the GPU when NVIDIA's module was loaded"),
+            Self::Held(None) => "another driver held the GPU when NVIDIA's module was loaded".to_owned(),
+        }
+    }
+}
+
 /// Which source of information about peer access is wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -434,6 +469,7 @@ impl Reason {
             Self::NotBound => {
                 "the driver did not accept the GPU when it was loaded, for instance without address space for its BARs, or the GPU was unbound later"
             }
+            Self::Refused(refusal) => return Some(refusal.cause()),
             Self::ForeignDriver(ForeignDriver { name, .. }) => return remedy::why_foreign(name),
             Self::AllOfGuests => {
                 "the driver of these GPUs is in the virtual machines that use them"
@@ -543,6 +579,7 @@ impl Reason {
                 | Self::DisplayKind(_)
                 | Self::ForeignDriver(_)
                 | Self::NotBound
+                | Self::Refused(_)
                 | Self::Unplugged
                 | Self::UnpluggedOnce
                 | Self::NoRoomForMap(_)
@@ -600,6 +637,7 @@ impl Reason {
             Self::NotBound => {
                 "look for the driver's lines (NVRM) in `dmesg`, and see the tests bar1 and fabric for a BAR without address space; load the module again; if that does not help, {power}"
             }
+            Self::Refused(refusal) => return Some(remedy::accepting_driver(case, refusal)),
             Self::Xid(source, recovery) => {
                 return xid_remedy(*source, *recovery).map(|text| case.place(text));
             }
@@ -723,6 +761,14 @@ impl Reason {
             }),
             Self::AllOfGuests,
             Self::NotBound,
+            Self::Refused(DriverRefusal::NeedsOpen),
+            Self::Refused(DriverRefusal::NoGsp),
+            Self::Refused(DriverRefusal::NoVgpu),
+            Self::Refused(DriverRefusal::OtherRelease),
+            Self::Refused(DriverRefusal::Legacy(Some(580))),
+            Self::Refused(DriverRefusal::Legacy(None)),
+            Self::Refused(DriverRefusal::Held(Some("nouveau".into()))),
+            Self::Refused(DriverRefusal::Held(None)),
             Self::GpuLost(vec![(one, "p2p-order".to_owned())]),
             Self::Recovered(None),
             Self::Recovered(Some(FaultSource::Memory)),

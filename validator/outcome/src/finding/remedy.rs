@@ -1,7 +1,7 @@
 //! The next thing to do about a finding, on this kind of machine. A remedy is a sentence with places that depend on the
 //! machine, or a function where more than a place depends on it. Nothing is advised that cannot work here. Pure.
 
-use super::{DisplayKind, Finding, ForeignDriver, Reason};
+use super::{DisplayKind, DriverRefusal, Finding, ForeignDriver, Reason};
 use crate::platform::{
     Architecture, Bdf, Distribution, Environment, Host, HostGpu, HotPlugKind, Hypervisor,
     Mainboard, PassThrough, System, Vendor,
@@ -787,6 +787,53 @@ pub(super) fn keep_away(case: Case<'_>, other: &ForeignDriver) -> String {
         }
         _ => away,
     }
+}
+
+/// What makes NVIDIA's driver accept a GPU that it refused. 580 is the last branch for Maxwell, Pascal and Volta, older GPUs
+/// have older ones; Blackwell and newer need the open flavour (NVIDIA's README, "Open Linux Kernel Modules").
+pub(super) fn accepting_driver(case: Case<'_>, refusal: &DriverRefusal) -> String {
+    let remove = "remove the GPU, which the image's driver does not support";
+    let (appliance, installed) = match refusal {
+        DriverRefusal::NeedsOpen => (
+            "boot an image with the open flavour of the driver",
+            "install the open flavour of NVIDIA's driver, which `firstlight setup` names for this system, and reboot".to_owned(),
+        ),
+        DriverRefusal::NoGsp => (
+            remove,
+            "install the closed flavour of NVIDIA's driver 580 or older, and reboot; or remove the GPU, which is the only way beside GPUs of Blackwell or newer, because these need the open flavour".to_owned(),
+        ),
+        DriverRefusal::NoVgpu => (
+            remove,
+            "install the closed flavour of NVIDIA's vGPU software, and reboot".to_owned(),
+        ),
+        DriverRefusal::OtherRelease => (
+            "boot an image with a driver whose README lists the GPU in its appendix A",
+            "install a driver whose README lists the GPU in its appendix A, newer for a new GPU and a legacy one for an old GPU, and reboot".to_owned(),
+        ),
+        DriverRefusal::Legacy(Some(branch)) => (
+            remove,
+            format!("install driver {branch}, the last for this GPU, and reboot; or remove the GPU"),
+        ),
+        DriverRefusal::Legacy(None) => (
+            remove,
+            "install the legacy driver that NVIDIA's README names for this GPU, and reboot; or remove the GPU".to_owned(),
+        ),
+        DriverRefusal::Held(name) => {
+            let name = name.as_ref().map(ToString::to_string).unwrap_or_default();
+            let module = own_module(&name).or_else(|| Some(name.as_str()).filter(|name| is_name(name)));
+            let away = module.map_or_else(
+                || KEEP_AWAY.to_owned(),
+                |module| case.add_words(&[&format!("module_blacklist={module}")]),
+            );
+            return format!("load NVIDIA's module again, or reboot; if the other driver takes the GPU first again, {away}");
+        }
+    };
+    by_system(case, appliance, &installed)
+}
+
+/// A driver that supports the GPU.
+pub(super) fn supporting_driver(case: Case<'_>) -> String {
+    accepting_driver(case, &DriverRefusal::OtherRelease)
 }
 
 /// Whether it is the name of a kernel module.

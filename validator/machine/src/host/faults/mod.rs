@@ -5,12 +5,14 @@
 mod earlier;
 mod kinds;
 mod place;
+mod refusals;
 mod room;
 mod scene;
 mod taint;
 mod tasks;
 mod xids;
 
+pub use refusals::{Refused, refusals};
 pub use room::{NoRoom, no_room};
 pub use scene::Scene;
 pub use taint::{Taint, tainted};
