@@ -27,6 +27,8 @@ pub enum Reason {
     BoardLimit,
     /// The firmware's display was kept.
     DisplayKept,
+    /// A BAR that is not prefetchable has no address: its size, bytes, where it is known.
+    PlainBarUnplaced(Option<u64>),
     /// Devices below the same root port are in use; why.
     NeighbourInUse(Words),
     /// All BARs of the GPU are empty.
@@ -392,6 +394,7 @@ impl Reason {
                 return Some(format!("{name} is loaded, and could bind to a GPU"));
             }
             Self::AllOfGuests => "the GPUs are passed to virtual machines",
+            Self::PlainBarUnplaced(_) => "there is no bus address space for a BAR of the GPU",
             Self::NotLoaded | Self::LoadFailed => "no NVIDIA driver is loaded",
             Self::Predicted(Refusal::StockDriver, _) | Self::Status(Refusal::StockDriver) => {
                 "the stock driver refuses it"
@@ -433,6 +436,9 @@ impl Reason {
                 "this board cannot have a BAR1 as large as its memory: memory was added to it, or it is older than Resizable BAR"
             }
             Self::DisplayKept => "the firmware's display is on this GPU and was kept",
+            Self::PlainBarUnplaced(_) => {
+                "the bridges above the GPU have no room for a BAR that is not prefetchable, which needs addresses below 4 GiB; without it no driver can use the GPU"
+            }
             Self::AddressesLost => {
                 "the GPU was reset, or fell off the bus and came back, and nothing assigned its addresses again"
             }
@@ -569,6 +575,7 @@ impl Reason {
                 | Self::Confidential(_)
                 | Self::VbiosLimit
                 | Self::DisplayKept
+                | Self::PlainBarUnplaced(_)
                 | Self::NeighbourInUse(_)
                 | Self::IsolatedByLinux
                 | Self::LeftByPass(..)
@@ -608,6 +615,7 @@ impl Reason {
             Self::VbiosLimit => return Some(remedy::vbios_limit(case)),
             Self::BoardLimit => NO_BAR1_PEERS,
             Self::DisplayKept => return Some(remedy::display(case)),
+            Self::PlainBarUnplaced(bytes) => return Some(remedy::plain_bar_unplaced(case, *bytes)),
             Self::NeighbourInUse(_) => {
                 return Some(remedy::in_firmware_first(
                     case,
@@ -635,7 +643,7 @@ impl Reason {
                 "run firstlight in those virtual machines, which have the driver of these GPUs; here `firstlight validate --scope fabric` tests what needs no GPU"
             }
             Self::NotBound => {
-                "look for the driver's lines (NVRM) in `dmesg`, and see the tests bar1 and fabric for a BAR without address space; load the module again; if that does not help, {power}"
+                "look for the driver's lines (NVRM) in `dmesg`, and see the test fabric for a BAR without address space; load the module again; if that does not help, {power}"
             }
             Self::Refused(refusal) => return Some(remedy::accepting_driver(case, refusal)),
             Self::Xid(source, recovery) => {
@@ -721,6 +729,7 @@ impl Reason {
             Self::VbiosLimit,
             Self::BoardLimit,
             Self::DisplayKept,
+            Self::PlainBarUnplaced(Some(64 << 20)),
             Self::NeighbourInUse("why".into()),
             Self::NoRoomForMap(vec![
                 MapObstacle::Console("fb0".into()),

@@ -558,6 +558,43 @@ pub(super) fn no_room(case: Case<'_>) -> String {
     FIRMWARE_REBAR.to_owned()
 }
 
+/// A BAR that is not prefetchable has no address. It lies in the window of that kind of the bridges above (PCI-to-PCI Bridge
+/// Architecture 1.2, 3.2.5.8), whose size for a hot-plug port is the kernel word hpmmiosize=; hpmmioprefsize= is about the other
+/// window (Documentation/admin-guide/kernel-parameters.txt). Whether Linux or the firmware finds the better places differs:
+/// realloc= lets Linux replace those of the firmware.
+pub(super) fn plain_bar_unplaced(case: Case<'_>, bytes: Option<u64>) -> String {
+    if case.guest().is_some() {
+        return no_room(case);
+    }
+    let words = &case.host.kernel.words;
+    let asks = |word: &&String| {
+        word.strip_prefix("pci=").is_some_and(|items| {
+            items
+                .split(',')
+                .any(|item| item == "realloc" || item == "realloc=on")
+        })
+    };
+    let keep = match words.iter().find(asks) {
+        Some(word) => case.remove_words(&[word]),
+        None => case.add_words(&["pci=realloc=off"]),
+    };
+    if let Some(port) = case.box_port() {
+        // Room for the other functions of the card besides.
+        let mib = bytes
+            .map_or(64, |bytes| bytes >> 20)
+            .max(64)
+            .next_power_of_two();
+        let word = format!("pci=hpmmiosize={}M", mib.saturating_mul(2));
+        return format!(
+            "the Thunderbolt port {port} above the GPU has too little address space below 4 GiB: {}; if that does not help, instead {keep}",
+            case.add_words(&[&word])
+        );
+    }
+    format!(
+        "{keep}, so that Linux keeps the addresses that the firmware chose; if that does not help, switch on Above 4G Decoding in the firmware setup, which leaves more room below 4 GiB"
+    )
+}
+
 /// With it a bare machine's firmware makes BAR1 large at each start, before any driver and whatever the kernel can do.
 const FIRMWARE_REBAR: &str = "switch on Above 4G Decoding and Resizable BAR in the firmware setup";
 
