@@ -91,6 +91,8 @@ pub enum Reason {
     Earlier,
     /// The kernel cannot share page tables with a GPU.
     NoSharedPageTables,
+    /// NVIDIA's module found no addresses at which the kernel could show a GPU's memory (HMM).
+    NoRoomForHmm,
     /// Confidential computing: what does not fit, or which mode is on.
     Confidential(ConfidentialCase),
     /// The driver is loaded, and the GPU has none.
@@ -427,6 +429,9 @@ impl Reason {
             Self::NoSharedPageTables => {
                 "the kernel was built without CONFIG_ARM_SMMU_V3_SVA: NVIDIA's driver needs it for a GPU that shares the page tables of programs, such as GB10"
             }
+            Self::NoRoomForHmm => {
+                "the kernel's random placement of memory (KASLR) left nvidia-uvm no addresses for the GPU's memory (HMM), a known fault of some kernels"
+            }
             Self::Confidential(case) => case.cause(),
             Self::FixedBar => "the board or a hypervisor fixes the size of BAR1",
             Self::VbiosLimit => {
@@ -572,6 +577,7 @@ impl Reason {
             self,
             Self::NarrowPort
                 | Self::NoSharedPageTables
+                | Self::NoRoomForHmm
                 | Self::Confidential(_)
                 | Self::VbiosLimit
                 | Self::DisplayKept
@@ -610,6 +616,7 @@ impl Reason {
             Self::NoSharedPageTables => {
                 "boot a kernel that was built with CONFIG_ARM_SMMU_V3_SVA=y, such as NVIDIA's own or a newer one of the distribution"
             }
+            Self::NoRoomForHmm => return Some(remedy::without_hmm(case)),
             Self::Confidential(case) => case.remedy(),
             Self::FixedBar => "nothing to do if BAR1 covers the GPU's memory",
             Self::VbiosLimit => return Some(remedy::vbios_limit(case)),
@@ -719,6 +726,7 @@ impl Reason {
             Self::LinkSpeedUnknown,
             Self::NarrowPort,
             Self::NoSharedPageTables,
+            Self::NoRoomForHmm,
             Self::Confidential(ConfidentialCase::MachineIsNone),
             Self::Confidential(ConfidentialCase::GpuModeOff),
             Self::Confidential(ConfidentialCase::GpuIncapable),

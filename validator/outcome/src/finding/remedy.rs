@@ -873,6 +873,18 @@ pub(super) fn supporting_driver(case: Case<'_>) -> String {
     accepting_driver(case, &DriverRefusal::OtherRelease)
 }
 
+/// HMM off, or no random placement: both are in the known issues of NVIDIA's CUDA release notes.
+pub(super) fn without_hmm(case: Case<'_>) -> String {
+    let word = case.add_words(&["nokaslr"]);
+    match case.system() {
+        System::Appliance => word,
+        system => format!(
+            "{}; or {word}",
+            system.module_options("options nvidia_uvm uvm_disable_hmm=1")
+        ),
+    }
+}
+
 /// Whether it is the name of a kernel module.
 fn is_name(name: &str) -> bool {
     !name.is_empty()

@@ -50,6 +50,12 @@ pub(super) const KINDS: &[Kind] = &[
         whose: whose_driver,
     },
     Kind {
+        code: Code::CudaStart,
+        before: true,
+        judge: |at| hmm_failed(at.text),
+        whose: |_, _| Whose::Ours(None),
+    },
+    Kind {
         code: Code::NvswitchSxid,
         before: true,
         judge: |at| sxid(at.text),
@@ -153,6 +159,13 @@ pub(super) fn start_failed(line: &str) -> Option<Severity> {
     // Newer drivers add a second line with the same address.
     let again = line.contains("rm_init_adapter failed") && place::first(line).is_some();
     (again || line.contains("RmInitAdapter failed")).then_some(Severity::Fail)
+}
+
+/// `nvidia-uvm: uvm_pmm_gpu.c:3176 devmem_alloc_pagemap[pid:92821] request_free_mem_region() err -34`: the start of CUDA in that
+/// process failed (NVIDIA's CUDA release notes, known issues). A later one may have worked.
+pub(super) fn hmm_failed(line: &str) -> Option<Severity> {
+    let failed = line.contains("nvidia-uvm") && line.contains("request_free_mem_region() err");
+    failed.then_some(Severity::Warn)
 }
 
 /// `nvidia-nvswitch0: SXid (PCI:0000:c1:00.0): 12028, Non-fatal, Link 32 ..`, followed by the same with `Severity 0 ..` and

@@ -92,6 +92,13 @@ pub fn lost(records: u64) -> Finding {
         .values(records, 0, Some("records"))
 }
 
+/// The last line that shows that CUDA did not start for lack of addresses for the GPU's memory.
+#[must_use]
+pub fn without_room_for_hmm(lines: &[Line]) -> Option<&str> {
+    let mut texts = lines.iter().rev().map(|line| line.text.as_str());
+    texts.find(|text| kinds::hmm_failed(text).is_some())
+}
+
 /// A line of a kind, with its severity and whose it is.
 struct Fault<'a> {
     severity: Severity,
@@ -200,6 +207,7 @@ fn finding(kind: &Kind, group: &[Fault<'_>], when: TestPhase) -> Option<Found> {
             Some(case) => finding.because(Reason::Confidential(case)),
             None => finding,
         },
+        () if kind.code == Code::CudaStart => finding.because(Reason::NoRoomForHmm),
         () => finding,
     }))
 }
