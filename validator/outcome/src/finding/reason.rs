@@ -106,6 +106,8 @@ pub enum Reason {
     OutOfTime,
     /// The test was left out; how.
     LeftOut(Words),
+    /// A GPU did not wake from a state without power; whether vfio-pci holds it, and not NVIDIA's driver.
+    NotWoken(bool),
     /// A GPU was lost: which, and during which test.
     GpuLost(Vec<(Bdf, String)>),
     // Peer access.
@@ -493,6 +495,9 @@ impl Reason {
             Self::Recovered(None) => "an earlier error of the GPU, which it has recovered from",
             Self::Unplugged | Self::UnpluggedOnce => "the device was unplugged or lost power",
             Self::Over => "a state of the GPU or the driver that ended before the tests",
+            Self::NotWoken(_) => {
+                "the GPU did not wake from a state without power (D3cold): runtime power management, or the firmware that switches the power"
+            }
             Self::OutOfTime => "the tests together took longer than validate.timeout_s",
             Self::Status(refusal) => return refusal.cause().map(str::to_owned),
             Self::Witness(wrong) => wrong.cause(),
@@ -597,6 +602,7 @@ impl Reason {
                 | Self::UnpluggedOnce
                 | Self::NoRoomForMap(_)
                 | Self::MisalignedMap(_)
+                | Self::NotWoken(_)
                 | Self::GpuLost(_)
                 | Self::Unanswered
                 | Self::DriverAsks(_)
@@ -676,6 +682,7 @@ impl Reason {
                     "nothing now, if the tests pass; if one fails: {usual}"
                 ));
             }
+            Self::NotWoken(vfio) => return Some(remedy::keep_awake(case, *vfio)),
             Self::GpuLost(_) => return Some(super::Code::GpuGone.row().remedy.text(case)),
             Self::Unanswered => {
                 "see the tests gpus, bar1 and xid for a GPU that no longer answers or a BAR1 that is too small; reboot the machine; if it happens again, {on host}check risers and power cables"
@@ -786,6 +793,8 @@ impl Reason {
             Self::Refused(DriverRefusal::Legacy(None)),
             Self::Refused(DriverRefusal::Held(Some("nouveau".into()))),
             Self::Refused(DriverRefusal::Held(None)),
+            Self::NotWoken(false),
+            Self::NotWoken(true),
             Self::GpuLost(vec![(one, "p2p-order".to_owned())]),
             Self::Recovered(None),
             Self::Recovered(Some(FaultSource::Memory)),

@@ -885,6 +885,25 @@ pub(super) fn without_hmm(case: Case<'_>) -> String {
     }
 }
 
+/// Without runtime power management the GPU never gets into the state from which it did not wake (NVIDIA's README, "PCI-Express
+/// Runtime D3 Power Management"; drivers/vfio/pci/vfio_pci.c). A virtual machine's GPU is put to sleep by its host.
+pub(super) fn keep_awake(case: Case<'_>, vfio: bool) -> String {
+    if case.guest().is_some() {
+        return super::Code::GpuGone.row().remedy.text(case);
+    }
+    let keep = match case.system() {
+        System::Appliance => {
+            "set NVreg_DynamicPowerManagement=0x00 in driver.parameters".to_owned()
+        }
+        system if vfio => system.module_options("options vfio-pci disable_idle_d3=1"),
+        system => system.module_options("options nvidia NVreg_DynamicPowerManagement=0x00"),
+    };
+    format!(
+        "{}; so that it does not happen again, {keep}; if it does, update the machine's firmware",
+        case.power()
+    )
+}
+
 /// Whether it is the name of a kernel module.
 fn is_name(name: &str) -> bool {
     !name.is_empty()
