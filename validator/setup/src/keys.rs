@@ -2,14 +2,13 @@
 //! keys. The facts are the image's: `families.toml` names families, boards and keys; `seen.toml` lists the versions that
 //! were looked at, and `seen.h` has their keys' numbers, if the driver's source with its own header is not there. Pure.
 
+use machine::host::nvidia::chip;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 const FAMILIES: &str = include_str!("../../../image/driver/description/families.toml");
 const SEEN: &str = include_str!("../../../image/driver/description/seen.toml");
 const SEEN_HEADER: &str = include_str!("../../../image/driver/description/seen.h");
-/// The first chip of Turing, the oldest one that NVIDIA's open modules can run.
-const TURING: u16 = 0x1e00;
 /// The last branch of the driver for Maxwell, Pascal and Volta (NVIDIA's Unix graphics feature deprecation schedule).
 pub const LAST_BEFORE_TURING: u32 = 580;
 
@@ -171,7 +170,7 @@ impl Families {
         version: &str,
         asked: &[String],
     ) -> Need {
-        if device < TURING {
+        if chip::is_before_turing(device) {
             return Need::Closed;
         }
         let Some(family) = self.family(device, asked) else {

@@ -5,6 +5,7 @@ use crate::config::Config;
 use crate::suite::protocol::{Activity, Message};
 use crate::suite::shared::gpu_fault;
 use gpu::{Clique, Confidential, GpuError, GpuSnapshot, Nvml};
+use machine::host::faults;
 use machine::host::identity::Identity;
 use machine::host::kmsg;
 use machine::host::nvidia::{Nvidia, ReadResult, account, confidential, managers};
@@ -127,8 +128,23 @@ impl TestContext {
             return Err(Box::new(closed));
         }
         let failed =
-            |error| gpu_fault::start_finding(error, || self.lacking_sva(), || self.unmanaged());
+            |error| gpu_fault::start_finding(error, || self.why_refused(), || self.unmanaged());
         self.gpus.clique.get_or_init(open).as_ref().map_err(failed)
+    }
+
+    /// Why the kernel's part of the driver refuses CUDA, and the evidence. The log is read again, because the attempt itself
+    /// may have written the line.
+    fn why_refused(&self) -> Option<(Reason, String)> {
+        let new = kmsg::read(&self.root).ok();
+        let lines = new.as_ref().map_or_else(
+            || self.log.as_deref().unwrap_or_default(),
+            |new| new.lines.as_slice(),
+        );
+        if let Some(line) = faults::without_room_for_hmm(lines) {
+            return Some((Reason::NoRoomForHmm, format!("kmsg: {line}")));
+        }
+        let evidence = self.lacking_sva()?;
+        Some((Reason::NoSharedPageTables, evidence))
     }
 
     /// The evidence that the kernel cannot share page tables with a GPU here that needs it, if the driver works otherwise.

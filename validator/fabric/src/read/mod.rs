@@ -127,7 +127,7 @@ fn devices(root: &Root, findings: &mut Vec<Finding>) -> Result<Vec<Device>, Read
     virtual_links(&mut devices, findings);
     vfio::mark_lent(&mut devices, has_vgpu_manager(root));
     roles::derive(&mut devices);
-    findings.extend(misplaced_bar1s(root, &devices, &addresses));
+    findings.extend(faulty_bars(root, &devices, &addresses));
     Ok(devices)
 }
 
@@ -137,8 +137,8 @@ fn has_vgpu_manager(root: &Root) -> bool {
         .map_or(true, |loaded| loaded.is_some_and(|names| !names.is_empty()))
 }
 
-/// GPUs whose BAR1 is not where the kernel expects it.
-fn misplaced_bar1s(
+/// GPUs with a BAR that has no address, or whose BAR1 is not where the kernel expects it.
+fn faulty_bars(
     root: &Root,
     devices: &[Device],
     addresses: &BTreeMap<Bdf, RegisterAddresses>,
@@ -151,7 +151,7 @@ fn misplaced_bar1s(
             .filter_map(|d| addresses.get(&d.bdf));
         let windows = || above.map(|bridge| bridge.windows.clone()).collect();
         let windows: Vec<_> = bus_address::of_this_machine(root).unwrap_or_else(windows);
-        rebar::bar1_fault(gpu, &addresses.get(&gpu.bdf)?.bases, &windows)
+        rebar::bar_fault(gpu, &addresses.get(&gpu.bdf)?.bases, &windows)
     };
     devices
         .iter()

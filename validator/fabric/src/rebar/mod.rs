@@ -25,7 +25,7 @@ pub use decode::{DecodeOutcome, DecodeStep, restore_decode};
 pub use fix::{ResizeReport, fix};
 pub use limit::{DEFAULT_BAR1, limit};
 pub use plan::RebarChoice;
-pub(super) use reasons::bar1_fault;
+pub(super) use reasons::bar_fault;
 pub use reasons::disagrees;
 pub use restore::{BarOutcome, BarStep, restore};
 

@@ -2,7 +2,7 @@
 
 use super::limit::{DEFAULT_BAR1, limit};
 use super::resize::Resize;
-use super::state::bar_states;
+use super::state::{BarState, bar_states};
 use crate::journal::Grown;
 use machine::host::nvidia::{boards, chip};
 use machine::pcie::aperture;
@@ -10,6 +10,7 @@ use machine::pcie::bus_address::BusWindow;
 use machine::pcie::model::Device;
 use outcome::finding::{Code, Finding, Reason, Severity, Subject};
 use outcome::text::size;
+use std::collections::BTreeSet;
 
 /// The GPU offers no other size.
 pub(super) fn absent(gpu: &Device) -> Finding {
@@ -166,9 +167,9 @@ pub fn disagrees(gpu: &Device) -> Option<Finding> {
     })
 }
 
-/// Findings from the registers and the kernel about a GPU's BAR1, before and after any pass; `above`: the
-/// windows of the bridges above it, the nearest first.
-pub(crate) fn bar1_fault(
+/// Findings from the registers and the kernel about a GPU's BARs, before and after any pass; `above`: the
+/// windows of the bridges above it, the nearest first. Without an address for BAR0, its registers, no driver can use the GPU.
+pub(crate) fn bar_fault(
     gpu: &Device,
     registers: &[Option<u64>; 6],
     above: &[Vec<BusWindow>],
@@ -176,15 +177,35 @@ pub(crate) fn bar1_fault(
     if let Some(finding) = disagrees(gpu) {
         return Some(finding);
     }
-    let index = aperture::in_registers(registers)?;
+    let window = aperture::in_registers(registers);
     let states = bar_states(gpu.bars.clone(), registers, above);
-    let Some(state) = states
-        .iter()
-        .find(|state| state.bar.index == index && state.bar.start != 0)
-    else {
-        let message = format!("{} has no address for BAR1", gpu.bdf);
-        return Some(Code::RebarNoRoom.finding(Severity::Fail, gpu.bdf, message));
+    let placed = |index: u8| {
+        let own = |state: &&BarState| state.bar.index == index && state.bar.start != 0;
+        states.iter().find(own)
     };
+    // The kernel may keep nothing of a BAR1 for which it found no address.
+    let lost = window.filter(|index| placed(*index).is_none());
+    let others = states.iter().filter(|state| state.is_unplaced());
+    let empty: BTreeSet<u8> = others
+        .clone()
+        .map(|state| state.bar.index)
+        .chain(lost)
+        .collect();
+    if !empty.is_empty() {
+        let name = |index: &u8| match index {
+            index if Some(*index) == window => "BAR1".to_owned(),
+            index => format!("BAR{index}"),
+        };
+        let names = empty.iter().map(name).collect::<Vec<_>>().join(" and ");
+        let message = format!("{} has no address for {names}", gpu.bdf);
+        let finding = Code::RebarNoRoom.finding(Severity::Fail, gpu.bdf, message);
+        let plain = others.clone().find(|state| state.is_plain());
+        return Some(match plain {
+            Some(state) => finding.because(Reason::PlainBarUnplaced(Some(state.bar.bytes))),
+            None => finding,
+        });
+    }
+    let state = placed(window?)?;
     state.is_misplaced().then(|| {
         let (bdf, start) = (gpu.bdf, state.bar.start);
         let held = state

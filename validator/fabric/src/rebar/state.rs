@@ -10,6 +10,7 @@ use std::io::{self, ErrorKind};
 
 /// The kernel's resource flags (include/linux/ioport.h).
 const MEM: u64 = 0x200;
+const PREFETCHABLE: u64 = 0x2000;
 const MEM_64: u64 = 0x10_0000;
 const UNSET: u64 = 0x2000_0000;
 
@@ -26,6 +27,16 @@ impl BarState {
     /// True if the kernel has assigned it an address.
     pub(super) fn assigned(&self) -> bool {
         self.bar.start != 0 && self.bar.flags & UNSET == 0
+    }
+
+    /// True if it is memory that the kernel has found no address for.
+    pub(super) fn is_unplaced(&self) -> bool {
+        self.bar.flags & MEM != 0 && !self.assigned()
+    }
+
+    /// True if it needs a window for memory that is not prefetchable.
+    pub(super) fn is_plain(&self) -> bool {
+        self.bar.flags & PREFETCHABLE == 0
     }
 
     /// True if decoding it would claim addresses that are not its own.

@@ -16,8 +16,8 @@ pub use contract::outcome::Severity;
 pub use contract::recovery::Recovery;
 pub use entry::FindingEntry;
 pub use reason::{
-    ConfidentialCase, DisplayKind, FaultSource, ForeignDriver, Lack, MapObstacle, Reason, Refusal,
-    WrongWitness, lost_text,
+    ConfidentialCase, DisplayKind, DriverRefusal, FaultSource, ForeignDriver, Lack, MapObstacle,
+    Reason, Refusal, WrongWitness, lost_text,
 };
 pub use remedy::guest_setting;
 pub use subject::Subject;

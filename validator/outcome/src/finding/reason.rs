@@ -27,6 +27,8 @@ pub enum Reason {
     BoardLimit,
     /// The firmware's display was kept.
     DisplayKept,
+    /// A BAR that is not prefetchable has no address: its size, bytes, where it is known.
+    PlainBarUnplaced(Option<u64>),
     /// Devices below the same root port are in use; why.
     NeighbourInUse(Words),
     /// All BARs of the GPU are empty.
@@ -89,10 +91,14 @@ pub enum Reason {
     Earlier,
     /// The kernel cannot share page tables with a GPU.
     NoSharedPageTables,
+    /// NVIDIA's module found no addresses at which the kernel could show a GPU's memory (HMM).
+    NoRoomForHmm,
     /// Confidential computing: what does not fit, or which mode is on.
     Confidential(ConfidentialCase),
     /// The driver is loaded, and the GPU has none.
     NotBound,
+    /// The driver said why it did not accept the GPU.
+    Refused(DriverRefusal),
     /// Virtual machines use the GPU.
     OfGuest,
     // The run.
@@ -100,6 +106,8 @@ pub enum Reason {
     OutOfTime,
     /// The test was left out; how.
     LeftOut(Words),
+    /// A GPU did not wake from a state without power; whether vfio-pci holds it, and not NVIDIA's driver.
+    NotWoken(bool),
     /// A GPU was lost: which, and during which test.
     GpuLost(Vec<(Bdf, String)>),
     // Peer access.
@@ -315,6 +323,39 @@ pub struct ForeignDriver {
     pub alone: bool,
 }
 
+/// Why NVIDIA's module does not accept a GPU.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DriverRefusal {
+    /// The GPU needs the open flavour of the modules, and the closed one was loaded.
+    NeedsOpen,
+    /// The open flavour was loaded, and the GPU has no system processor (GSP).
+    NoGsp,
+    /// The open flavour does not support this GPU as a virtual one, or as the host of virtual ones.
+    NoVgpu,
+    /// This release does not have the GPU in its list.
+    OtherRelease,
+    /// This release no longer supports the GPU: its branch, where the module names it.
+    Legacy(Option<u32>),
+    /// Another driver held the GPU when the module was loaded: which, where that is known.
+    Held(Option<Words>),
+}
+
+impl DriverRefusal {
+    fn cause(&self) -> String {
+        match self {
+            Self::NeedsOpen => "only the open flavour of NVIDIA's modules drives this GPU, and the closed flavour was loaded".to_owned(),
+            Self::NoGsp => "the open flavour of NVIDIA's modules drives only GPUs with a system processor (GSP), which this GPU, older than Turing, does not have".to_owned(),
+            Self::NoVgpu => "the open flavour of this release supports no virtual GPUs (vGPU) with this GPU".to_owned(),
+            Self::OtherRelease => "this release of the driver does not know the GPU: the GPU is newer than the release, or so old that only a legacy driver supports it".to_owned(),
+            Self::Legacy(Some(branch)) => format!("this release of the driver no longer supports the GPU, and {branch} is the last branch that does"),
+            Self::Legacy(None) => "this release of the driver no longer supports the GPU".to_owned(),
+            Self::Held(Some(name)) => format!("{name} held the GPU when NVIDIA's module was loaded"),
+            Self::Held(None) => "another driver held the GPU when NVIDIA's module was loaded".to_owned(),
+        }
+    }
+}
+
 /// Which source of information about peer access is wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -357,6 +398,7 @@ impl Reason {
                 return Some(format!("{name} is loaded, and could bind to a GPU"));
             }
             Self::AllOfGuests => "the GPUs are passed to virtual machines",
+            Self::PlainBarUnplaced(_) => "there is no bus address space for a BAR of the GPU",
             Self::NotLoaded | Self::LoadFailed => "no NVIDIA driver is loaded",
             Self::Predicted(Refusal::StockDriver, _) | Self::Status(Refusal::StockDriver) => {
                 "the stock driver refuses it"
@@ -389,6 +431,9 @@ impl Reason {
             Self::NoSharedPageTables => {
                 "the kernel was built without CONFIG_ARM_SMMU_V3_SVA: NVIDIA's driver needs it for a GPU that shares the page tables of programs, such as GB10"
             }
+            Self::NoRoomForHmm => {
+                "the kernel's random placement of memory (KASLR) left nvidia-uvm no addresses for the GPU's memory (HMM), a known fault of some kernels"
+            }
             Self::Confidential(case) => case.cause(),
             Self::FixedBar => "the board or a hypervisor fixes the size of BAR1",
             Self::VbiosLimit => {
@@ -398,6 +443,9 @@ impl Reason {
                 "this board cannot have a BAR1 as large as its memory: memory was added to it, or it is older than Resizable BAR"
             }
             Self::DisplayKept => "the firmware's display is on this GPU and was kept",
+            Self::PlainBarUnplaced(_) => {
+                "the bridges above the GPU have no room for a BAR that is not prefetchable, which needs addresses below 4 GiB; without it no driver can use the GPU"
+            }
             Self::AddressesLost => {
                 "the GPU was reset, or fell off the bus and came back, and nothing assigned its addresses again"
             }
@@ -434,6 +482,7 @@ impl Reason {
             Self::NotBound => {
                 "the driver did not accept the GPU when it was loaded, for instance without address space for its BARs, or the GPU was unbound later"
             }
+            Self::Refused(refusal) => return Some(refusal.cause()),
             Self::ForeignDriver(ForeignDriver { name, .. }) => return remedy::why_foreign(name),
             Self::AllOfGuests => {
                 "the driver of these GPUs is in the virtual machines that use them"
@@ -446,6 +495,9 @@ impl Reason {
             Self::Recovered(None) => "an earlier error of the GPU, which it has recovered from",
             Self::Unplugged | Self::UnpluggedOnce => "the device was unplugged or lost power",
             Self::Over => "a state of the GPU or the driver that ended before the tests",
+            Self::NotWoken(_) => {
+                "the GPU did not wake from a state without power (D3cold): runtime power management, or the firmware that switches the power"
+            }
             Self::OutOfTime => "the tests together took longer than validate.timeout_s",
             Self::Status(refusal) => return refusal.cause().map(str::to_owned),
             Self::Witness(wrong) => wrong.cause(),
@@ -530,9 +582,11 @@ impl Reason {
             self,
             Self::NarrowPort
                 | Self::NoSharedPageTables
+                | Self::NoRoomForHmm
                 | Self::Confidential(_)
                 | Self::VbiosLimit
                 | Self::DisplayKept
+                | Self::PlainBarUnplaced(_)
                 | Self::NeighbourInUse(_)
                 | Self::IsolatedByLinux
                 | Self::LeftByPass(..)
@@ -543,10 +597,12 @@ impl Reason {
                 | Self::DisplayKind(_)
                 | Self::ForeignDriver(_)
                 | Self::NotBound
+                | Self::Refused(_)
                 | Self::Unplugged
                 | Self::UnpluggedOnce
                 | Self::NoRoomForMap(_)
                 | Self::MisalignedMap(_)
+                | Self::NotWoken(_)
                 | Self::GpuLost(_)
                 | Self::Unanswered
                 | Self::DriverAsks(_)
@@ -566,11 +622,13 @@ impl Reason {
             Self::NoSharedPageTables => {
                 "boot a kernel that was built with CONFIG_ARM_SMMU_V3_SVA=y, such as NVIDIA's own or a newer one of the distribution"
             }
+            Self::NoRoomForHmm => return Some(remedy::without_hmm(case)),
             Self::Confidential(case) => case.remedy(),
             Self::FixedBar => "nothing to do if BAR1 covers the GPU's memory",
             Self::VbiosLimit => return Some(remedy::vbios_limit(case)),
             Self::BoardLimit => NO_BAR1_PEERS,
             Self::DisplayKept => return Some(remedy::display(case)),
+            Self::PlainBarUnplaced(bytes) => return Some(remedy::plain_bar_unplaced(case, *bytes)),
             Self::NeighbourInUse(_) => {
                 return Some(remedy::in_firmware_first(
                     case,
@@ -598,8 +656,9 @@ impl Reason {
                 "run firstlight in those virtual machines, which have the driver of these GPUs; here `firstlight validate --scope fabric` tests what needs no GPU"
             }
             Self::NotBound => {
-                "look for the driver's lines (NVRM) in `dmesg`, and see the tests bar1 and fabric for a BAR without address space; load the module again; if that does not help, {power}"
+                "look for the driver's lines (NVRM) in `dmesg`, and see the test fabric for a BAR without address space; load the module again; if that does not help, {power}"
             }
+            Self::Refused(refusal) => return Some(remedy::accepting_driver(case, refusal)),
             Self::Xid(source, recovery) => {
                 return xid_remedy(*source, *recovery).map(|text| case.place(text));
             }
@@ -623,6 +682,7 @@ impl Reason {
                     "nothing now, if the tests pass; if one fails: {usual}"
                 ));
             }
+            Self::NotWoken(vfio) => return Some(remedy::keep_awake(case, *vfio)),
             Self::GpuLost(_) => return Some(super::Code::GpuGone.row().remedy.text(case)),
             Self::Unanswered => {
                 "see the tests gpus, bar1 and xid for a GPU that no longer answers or a BAR1 that is too small; reboot the machine; if it happens again, {on host}check risers and power cables"
@@ -673,6 +733,7 @@ impl Reason {
             Self::LinkSpeedUnknown,
             Self::NarrowPort,
             Self::NoSharedPageTables,
+            Self::NoRoomForHmm,
             Self::Confidential(ConfidentialCase::MachineIsNone),
             Self::Confidential(ConfidentialCase::GpuModeOff),
             Self::Confidential(ConfidentialCase::GpuIncapable),
@@ -683,6 +744,7 @@ impl Reason {
             Self::VbiosLimit,
             Self::BoardLimit,
             Self::DisplayKept,
+            Self::PlainBarUnplaced(Some(64 << 20)),
             Self::NeighbourInUse("why".into()),
             Self::NoRoomForMap(vec![
                 MapObstacle::Console("fb0".into()),
@@ -723,6 +785,16 @@ impl Reason {
             }),
             Self::AllOfGuests,
             Self::NotBound,
+            Self::Refused(DriverRefusal::NeedsOpen),
+            Self::Refused(DriverRefusal::NoGsp),
+            Self::Refused(DriverRefusal::NoVgpu),
+            Self::Refused(DriverRefusal::OtherRelease),
+            Self::Refused(DriverRefusal::Legacy(Some(580))),
+            Self::Refused(DriverRefusal::Legacy(None)),
+            Self::Refused(DriverRefusal::Held(Some("nouveau".into()))),
+            Self::Refused(DriverRefusal::Held(None)),
+            Self::NotWoken(false),
+            Self::NotWoken(true),
             Self::GpuLost(vec![(one, "p2p-order".to_owned())]),
             Self::Recovered(None),
             Self::Recovered(Some(FaultSource::Memory)),

@@ -1,7 +1,7 @@
 //! The next thing to do about a finding, on this kind of machine. A remedy is a sentence with places that depend on the
 //! machine, or a function where more than a place depends on it. Nothing is advised that cannot work here. Pure.
 
-use super::{DisplayKind, Finding, ForeignDriver, Reason};
+use super::{DisplayKind, DriverRefusal, Finding, ForeignDriver, Reason};
 use crate::platform::{
     Architecture, Bdf, Distribution, Environment, Host, HostGpu, HotPlugKind, Hypervisor,
     Mainboard, PassThrough, System, Vendor,
@@ -558,6 +558,43 @@ pub(super) fn no_room(case: Case<'_>) -> String {
     FIRMWARE_REBAR.to_owned()
 }
 
+/// A BAR that is not prefetchable has no address. It lies in the window of that kind of the bridges above (PCI-to-PCI Bridge
+/// Architecture 1.2, 3.2.5.8), whose size for a hot-plug port is the kernel word hpmmiosize=; hpmmioprefsize= is about the other
+/// window (Documentation/admin-guide/kernel-parameters.txt). Whether Linux or the firmware finds the better places differs:
+/// realloc= lets Linux replace those of the firmware.
+pub(super) fn plain_bar_unplaced(case: Case<'_>, bytes: Option<u64>) -> String {
+    if case.guest().is_some() {
+        return no_room(case);
+    }
+    let words = &case.host.kernel.words;
+    let asks = |word: &&String| {
+        word.strip_prefix("pci=").is_some_and(|items| {
+            items
+                .split(',')
+                .any(|item| item == "realloc" || item == "realloc=on")
+        })
+    };
+    let keep = match words.iter().find(asks) {
+        Some(word) => case.remove_words(&[word]),
+        None => case.add_words(&["pci=realloc=off"]),
+    };
+    if let Some(port) = case.box_port() {
+        // Room for the other functions of the card besides.
+        let mib = bytes
+            .map_or(64, |bytes| bytes >> 20)
+            .max(64)
+            .next_power_of_two();
+        let word = format!("pci=hpmmiosize={}M", mib.saturating_mul(2));
+        return format!(
+            "the Thunderbolt port {port} above the GPU has too little address space below 4 GiB: {}; if that does not help, instead {keep}",
+            case.add_words(&[&word])
+        );
+    }
+    format!(
+        "{keep}, so that Linux keeps the addresses that the firmware chose; if that does not help, switch on Above 4G Decoding in the firmware setup, which leaves more room below 4 GiB"
+    )
+}
+
 /// With it a bare machine's firmware makes BAR1 large at each start, before any driver and whatever the kernel can do.
 const FIRMWARE_REBAR: &str = "switch on Above 4G Decoding and Resizable BAR in the firmware setup";
 
@@ -787,6 +824,84 @@ pub(super) fn keep_away(case: Case<'_>, other: &ForeignDriver) -> String {
         }
         _ => away,
     }
+}
+
+/// What makes NVIDIA's driver accept a GPU that it refused. 580 is the last branch for Maxwell, Pascal and Volta, older GPUs
+/// have older ones; Blackwell and newer need the open flavour (NVIDIA's README, "Open Linux Kernel Modules").
+pub(super) fn accepting_driver(case: Case<'_>, refusal: &DriverRefusal) -> String {
+    let remove = "remove the GPU, which the image's driver does not support";
+    let (appliance, installed) = match refusal {
+        DriverRefusal::NeedsOpen => (
+            "boot an image with the open flavour of the driver",
+            "install the open flavour of NVIDIA's driver, which `firstlight setup` names for this system, and reboot".to_owned(),
+        ),
+        DriverRefusal::NoGsp => (
+            remove,
+            "install the closed flavour of NVIDIA's driver 580 or older, and reboot; or remove the GPU, which is the only way beside GPUs of Blackwell or newer, because these need the open flavour".to_owned(),
+        ),
+        DriverRefusal::NoVgpu => (
+            remove,
+            "install the closed flavour of NVIDIA's vGPU software, and reboot".to_owned(),
+        ),
+        DriverRefusal::OtherRelease => (
+            "boot an image with a driver whose README lists the GPU in its appendix A",
+            "install a driver whose README lists the GPU in its appendix A, newer for a new GPU and a legacy one for an old GPU, and reboot".to_owned(),
+        ),
+        DriverRefusal::Legacy(Some(branch)) => (
+            remove,
+            format!("install driver {branch}, the last for this GPU, and reboot; or remove the GPU"),
+        ),
+        DriverRefusal::Legacy(None) => (
+            remove,
+            "install the legacy driver that NVIDIA's README names for this GPU, and reboot; or remove the GPU".to_owned(),
+        ),
+        DriverRefusal::Held(name) => {
+            let name = name.as_ref().map(ToString::to_string).unwrap_or_default();
+            let module = own_module(&name).or_else(|| Some(name.as_str()).filter(|name| is_name(name)));
+            let away = module.map_or_else(
+                || KEEP_AWAY.to_owned(),
+                |module| case.add_words(&[&format!("module_blacklist={module}")]),
+            );
+            return format!("load NVIDIA's module again, or reboot; if the other driver takes the GPU first again, {away}");
+        }
+    };
+    by_system(case, appliance, &installed)
+}
+
+/// A driver that supports the GPU.
+pub(super) fn supporting_driver(case: Case<'_>) -> String {
+    accepting_driver(case, &DriverRefusal::OtherRelease)
+}
+
+/// HMM off, or no random placement: both are in the known issues of NVIDIA's CUDA release notes.
+pub(super) fn without_hmm(case: Case<'_>) -> String {
+    let word = case.add_words(&["nokaslr"]);
+    match case.system() {
+        System::Appliance => word,
+        system => format!(
+            "{}; or {word}",
+            system.module_options("options nvidia_uvm uvm_disable_hmm=1")
+        ),
+    }
+}
+
+/// Without runtime power management the GPU never gets into the state from which it did not wake (NVIDIA's README, "PCI-Express
+/// Runtime D3 Power Management"; drivers/vfio/pci/vfio_pci.c). A virtual machine's GPU is put to sleep by its host.
+pub(super) fn keep_awake(case: Case<'_>, vfio: bool) -> String {
+    if case.guest().is_some() {
+        return super::Code::GpuGone.row().remedy.text(case);
+    }
+    let keep = match case.system() {
+        System::Appliance => {
+            "set NVreg_DynamicPowerManagement=0x00 in driver.parameters".to_owned()
+        }
+        system if vfio => system.module_options("options vfio-pci disable_idle_d3=1"),
+        system => system.module_options("options nvidia NVreg_DynamicPowerManagement=0x00"),
+    };
+    format!(
+        "{}; so that it does not happen again, {keep}; if it does, update the machine's firmware",
+        case.power()
+    )
 }
 
 /// Whether it is the name of a kernel module.

@@ -68,6 +68,7 @@ const DRIVER: &[Code] = &[
     DriverMismatch,
     GspMissing,
     GpuNoGsp,
+    GpuUnsupported,
     GpuNoIrq,
     GpuVbios,
     GpuInit,
@@ -493,6 +494,13 @@ codes! {
         .cause("the GPU is older than Turing, or its registers cannot be read")
         .remedy("remove the GPU; if it is Turing or newer, {reseat}")
         .explained_by(&[GONE]);
+    GpuUnsupported = row("GPU-UNSUPPORTED", "the loaded driver does not support the GPU")
+        .of_machine()
+        .means("NVIDIA's module says that it does not support a GPU: the GPU needs the module's other flavour (open or closed), or another release")
+        .cause("the installed driver is of the other flavour, or is too old or too new for the GPU")
+        .remedy_for(remedy::supporting_driver)
+        .explained_by(&[GONE])
+        .ruled_out_by(&[&test::DRIVER]);
     GpuNoIrq = row("GPU-NO-IRQ", "the driver got no interrupt for the GPU")
         .of_machine()
         .means("the NVIDIA driver got no interrupt for a GPU")
@@ -514,7 +522,7 @@ codes! {
         .means("the NVIDIA driver could not start a GPU")
         .cause("the GPU or its firmware does not initialize; the codes in the kernel log line say at which step")
         .remedy("{power}; if it happens again, {slot}")
-        .explained_by(&[GONE, IOMMU, &[RebarNoRoom, GspMissing, GpuVbios, GpuNoIrq, CcUnsupported]])
+        .explained_by(&[GONE, &[IommuFault, RebarNoRoom, GspMissing, GpuNoGsp, GpuUnsupported, GpuVbios, GpuNoIrq, CcUnsupported]])
         .ruled_out_by(&[&test::DRIVER]);
     DriverTimeout = row("DRIVER-TIMEOUT", "the driver did not finish starting")
         .of_machine()
@@ -535,7 +543,7 @@ codes! {
         .means("the NVIDIA driver could not be started; see the kernel log lines")
         .cause("depends on the kernel log lines in the evidence")
         .remedy("read the evidence and `dmesg`; boot once with firstlight.driver.load=false to get the rest of the report")
-        .explained_by(&[GONE, &[DriverForeign, DriverMissing, DriverVermagic, DriverRefused, DriverMismatch, GspMissing, GpuNoGsp], &[GpuNoIrq, GpuVbios, CcUnsupported, GpuInit]])
+        .explained_by(&[GONE, &[DriverForeign, DriverMissing, DriverVermagic, DriverRefused, DriverMismatch, GspMissing, GpuNoGsp, GpuUnsupported], &[GpuNoIrq, GpuVbios, CcUnsupported, GpuInit]])
         .ruled_out_by(&[&test::DRIVER]);
     DriverParameters = row("DRIVER-PARAMETERS", "a parameter of the module has another value")
         .of_machine()

@@ -14,6 +14,7 @@ use outcome::test::Properties;
 use outcome::{Outcome, later};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use subject::SubjectGpus;
 
@@ -144,6 +145,9 @@ pub(super) fn causes(report: &Report) -> Vec<Cause> {
         }
     }
     past::explain(&all, &order, &mut roots);
+    for root in roots.iter_mut().flatten() {
+        *root = most_exact(&all, *root);
+    }
     let mut groups: Vec<Group<'_>> = Vec::new();
     for (n, root) in roots.iter().enumerate() {
         let (Some(one), Some(root)) = (all.get(n), root.and_then(|root| all.get(root))) else {
@@ -160,6 +164,22 @@ pub(super) fn causes(report: &Report) -> Vec<Cause> {
     }
     groups.sort_by_key(Group::urgency);
     groups.iter().map(|group| group.cause(report)).collect()
+}
+
+/// The finding that speaks for the one at `n`: two tests may find one fault of one device, and one of them may know more of
+/// it. That is the most severe, then one with a cause of its own, then the first.
+fn most_exact(all: &[PlacedFinding<'_>], n: usize) -> usize {
+    let Some(one) = all.get(n).filter(|one| !one.finding.is_earlier_fault()) else {
+        return n;
+    };
+    let same = |(_, other): &(usize, &PlacedFinding<'_>)| {
+        !other.finding.is_earlier_fault() && one.is_same_fault(other)
+    };
+    let exact = |(at, other): &(usize, &PlacedFinding<'_>)| {
+        (other.finding.severity, other.knows_cause(), Reverse(*at))
+    };
+    let best = all.iter().enumerate().filter(same).max_by_key(exact);
+    best.map_or(n, |(at, _)| at)
 }
 
 /// All findings that are worse than information, and the faults from before the tests.
@@ -189,6 +209,21 @@ impl PlacedFinding<'_> {
             return false;
         };
         cause.explains(symptom) && self.gpus.overlaps(&other.gpus)
+    }
+
+    /// Whether both have the same code and are about the same device, GPU or pair.
+    fn is_same_fault(&self, other: &Self) -> bool {
+        let (one, two) = (self.finding.about(), other.finding.about());
+        let named = one.address().is_some() || !one.numbers().is_empty();
+        let same = one == two || (one.address().is_some() && one.address() == two.address());
+        self.finding.code == other.finding.code && named && same
+    }
+
+    /// Whether its cause is more than the usual one of its code.
+    fn knows_cause(&self) -> bool {
+        let usual = |code: Code| Words::from(code.row().cause);
+        self.code
+            .is_some_and(|code| self.finding.cause != usual(code))
     }
 
     /// Whether both have the same code and the same remedy.
@@ -230,7 +265,7 @@ impl Group<'_> {
             .members
             .iter()
             .copied()
-            .partition(|f| f.is_like(self.head));
+            .partition(|f| f.finding.code == self.head.finding.code);
         let row = self.head.code.map(Code::row);
         let known = row.map(|row| {
             row.earlier

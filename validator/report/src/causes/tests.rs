@@ -203,6 +203,43 @@ fn a_pass_rules_out_only_what_its_test_looked_for_and_did_not_find() {
 }
 
 #[test]
+fn one_fault_of_one_gpu_is_one_cause_with_the_remedy_of_the_test_that_knows_more() {
+    let remedies = |found: &Report| {
+        let causes = found.causes.iter();
+        causes
+            .map(|cause| (cause.subject.clone(), cause.remedy.to_string()))
+            .collect::<Vec<_>>()
+    };
+    let gone = |test, about| (test, Code::GpuGone, Fail, about);
+    let mut found = report(&[
+        gone("fabric", "0000:11:00.0"),
+        gone("fabric", "0000:21:00.0"),
+        gone("xid", "0000:11:00.0"),
+    ]);
+    assert_eq!(codes(&found), ["GPU-GONE"], "the remedies are the same");
+    // What the log tells about one of them.
+    let known = &mut found.tests[1].findings[0];
+    assert!(known.is(Code::GpuGone) && known.subject.as_str() == "0000:11:00.0");
+    known.remedy = "ask the driver".into();
+    known.cause = "the driver says why".into();
+    found.explain();
+    let said = remedies(&found);
+    let [(first, told), (second, usual)] = &said[..] else {
+        panic!("{said:?}")
+    };
+    assert_eq!(
+        (first.as_str(), second.as_str()),
+        ("0000:11:00.0", "0000:21:00.0")
+    );
+    assert!(told == "ask the driver" && usual != told, "{said:?}");
+    // The more severe one decides, whatever it knows.
+    found.tests[1].findings[0].severity = Severity::Warn;
+    found.explain();
+    let said = remedies(&found);
+    assert!(said.len() == 1 && said[0].1 != "ask the driver", "{said:?}");
+}
+
+#[test]
 fn without_the_proof_the_answer_is_never_yes() {
     let lost = report(&[("p2p-integrity", Code::TestTimeout, Error, "p2p-integrity")]);
     assert_eq!(

@@ -143,7 +143,7 @@ fn peers<'a>(needs: &Needs<'a>) -> (Needs<'a>, Vec<&'a Gpu>) {
             let older = |need: &Need| *need == Need::Closed;
             other.bdf != gpu.bdf
                 && older(need) == older(others)
-                && !are_two_generations(gpu.device, other.device)
+                && chip::of_two_generations(chip::of(gpu.device), chip::of(other.device)).is_none()
         })
     };
     let (peers, alone): (Vec<_>, Vec<_>) = able.iter().copied().partition(|one| has_peer(one));
@@ -151,12 +151,6 @@ fn peers<'a>(needs: &Needs<'a>) -> (Needs<'a>, Vec<&'a Gpu>) {
         peers.into_iter().cloned().collect(),
         alone.into_iter().map(|(gpu, _)| *gpu).collect(),
     )
-}
-
-/// Whether two device ids belong to two known generations of chips.
-fn are_two_generations(one: u16, other: u16) -> bool {
-    let chips = chip::of(one).zip(chip::of(other));
-    chips.is_some_and(|(one, other)| one.family != other.family)
 }
 
 /// A step that a person takes.

@@ -18,12 +18,12 @@ const NOT_INITIALIZED: i32 = 3;
 /// `CUDA_ERROR_SYSTEM_NOT_READY`: NVSwitches are not managed, or GPUs in a mode of confidential computing not declared ready.
 const NOT_READY: i32 = 802;
 
-/// The finding that CUDA could not be started, so that nothing is known about the GPUs. `lacking`: the evidence that the
-/// kernel cannot share page tables with a GPU here that needs it. `unmanaged`: which program is missing where the machine has
+/// The finding that CUDA could not be started, so that nothing is known about the GPUs. `lacking`: why the
+/// kernel's part of the driver refuses CUDA here, where that is known, and the evidence. `unmanaged`: which program is missing where the machine has
 /// NVSwitches, and the evidence. Each is read only if the error fits.
 pub(in crate::suite) fn start_finding(
     error: &GpuError,
-    lacking: impl FnOnce() -> Option<String>,
+    lacking: impl FnOnce() -> Option<(Reason, String)>,
     unmanaged: impl FnOnce() -> Option<(Code, String)>,
 ) -> Box<Finding> {
     let waits = matches!(
@@ -47,9 +47,9 @@ pub(in crate::suite) fn start_finding(
             ..
         }
     );
-    if let Some(evidence) = refused.then(lacking).flatten() {
+    if let Some((reason, evidence)) = refused.then(lacking).flatten() {
         let finding = Code::CudaStart.finding(Severity::Error, Subject::Machine, error.to_string());
-        return Box::new(finding.because(Reason::NoSharedPageTables).seen(evidence));
+        return Box::new(finding.because(reason).seen(evidence));
     }
     let code = match error {
         GpuError::Library { .. } | GpuError::Symbol { .. } => Code::CudaMissing,
@@ -185,8 +185,11 @@ mod tests {
     }
 
     #[test]
-    fn a_kernel_that_cannot_share_page_tables_is_the_cause_of_error_3() {
-        let lacking = || Some("/boot/config-6.12.9: CONFIG_ARM_SMMU_V3_SVA is not set".to_owned());
+    fn what_the_kernel_lacks_is_the_cause_of_error_3() {
+        let lacking = || {
+            let seen = "/boot/config-6.12.9: CONFIG_ARM_SMMU_V3_SVA is not set";
+            Some((Reason::NoSharedPageTables, seen.to_owned()))
+        };
         let found = start_finding(&error("cuInit", 3), lacking, || None);
         assert!(found.is(Code::CudaStart) && found.severity == Severity::Error);
         assert_eq!(found.reason, Some(Reason::NoSharedPageTables));

@@ -189,6 +189,14 @@ impl Starts {
         starts
     }
 
+    /// Whether a line after line `n` shows that the GPU was started.
+    pub(super) fn is_later(&self, gpu: Place, n: usize) -> bool {
+        let same = |known: &Place| known.same_device(gpu);
+        self.gpus
+            .iter()
+            .any(|(known, _, last)| same(known) && *last > n)
+    }
+
     /// Why the failed start of a GPU is over: the GPU was started later, or the module was loaded again.
     pub(super) fn since(&self, at: At<'_>, scene: &Scene) -> Option<&'static str> {
         kinds::start_failed(at.text)?;

@@ -50,6 +50,12 @@ pub(super) const KINDS: &[Kind] = &[
         whose: whose_driver,
     },
     Kind {
+        code: Code::CudaStart,
+        before: true,
+        judge: |at| hmm_failed(at.text),
+        whose: |_, _| Whose::Ours(None),
+    },
+    Kind {
         code: Code::NvswitchSxid,
         before: true,
         judge: |at| sxid(at.text),
@@ -107,11 +113,30 @@ pub(super) fn has(line: &str, words: &[&str]) -> bool {
 }
 
 fn gone(line: &str) -> Option<Severity> {
-    has(line, &["fallen off the bus", "GPU is lost"]).then_some(Severity::Fail)
+    let lost = has(line, &["fallen off the bus", "GPU is lost"]) || is_failed_wake(line);
+    lost.then_some(Severity::Fail)
+}
+
+/// A device did not wake, as drivers/pci/pci.c says it: `Unable to change power state from D3cold to D0, device inaccessible`;
+/// before Linux 5.19 `can't change power state from D3cold to D0 (config space inaccessible)`; before 5.5 `Refused to change power
+/// state, currently in D3`.
+pub(super) fn is_failed_wake(line: &str) -> bool {
+    let refused = line.contains("change power state from D3") && line.contains("inaccessible");
+    refused || line.contains("Refused to change power state, currently in D3")
 }
 
 /// Drivers of other GPUs use the same words.
 fn whose_lost_gpu(scene: &Scene, at: At<'_>) -> Whose {
+    // Every device may fail to wake, and its port too.
+    if is_failed_wake(at.text) {
+        let place = place::first(at.text);
+        let ours = place.is_some_and(|place| scene.is_gpu(place)) || at.text.starts_with("nvidia ");
+        return if ours {
+            Whose::Ours(place)
+        } else {
+            Whose::Others(place)
+        };
+    }
     if is_driver(at.text) {
         return whose_driver(scene, at);
     }
@@ -153,6 +178,13 @@ pub(super) fn start_failed(line: &str) -> Option<Severity> {
     // Newer drivers add a second line with the same address.
     let again = line.contains("rm_init_adapter failed") && place::first(line).is_some();
     (again || line.contains("RmInitAdapter failed")).then_some(Severity::Fail)
+}
+
+/// `nvidia-uvm: uvm_pmm_gpu.c:3176 devmem_alloc_pagemap[pid:92821] request_free_mem_region() err -34`: the start of CUDA in that
+/// process failed (NVIDIA's CUDA release notes, known issues). A later one may have worked.
+pub(super) fn hmm_failed(line: &str) -> Option<Severity> {
+    let failed = line.contains("nvidia-uvm") && line.contains("request_free_mem_region() err");
+    failed.then_some(Severity::Warn)
 }
 
 /// `nvidia-nvswitch0: SXid (PCI:0000:c1:00.0): 12028, Non-fatal, Link 32 ..`, followed by the same with `Severity 0 ..` and

@@ -5,12 +5,14 @@
 mod earlier;
 mod kinds;
 mod place;
+mod refusals;
 mod room;
 mod scene;
 mod taint;
 mod tasks;
 mod xids;
 
+pub use refusals::{Refused, refusals};
 pub use room::{NoRoom, no_room};
 pub use scene::Scene;
 pub use taint::{Taint, tainted};
@@ -90,6 +92,13 @@ pub fn lost(records: u64) -> Finding {
         .values(records, 0, Some("records"))
 }
 
+/// The last line that shows that CUDA did not start for lack of addresses for the GPU's memory.
+#[must_use]
+pub fn without_room_for_hmm(lines: &[Line]) -> Option<&str> {
+    let mut texts = lines.iter().rev().map(|line| line.text.as_str());
+    texts.find(|text| kinds::hmm_failed(text).is_some())
+}
+
 /// A line of a kind, with its severity and whose it is.
 struct Fault<'a> {
     severity: Severity,
@@ -117,6 +126,13 @@ fn findings(kind: &Kind, lines: &[Line], when: TestPhase, scene: &Scene) -> Vec<
         let Some(mut fault) = fault(kind, at, when, scene) else {
             continue;
         };
+        let awake = |place: Option<Place>| place.is_some_and(|place| scene.answers(place));
+        if when == TestPhase::Before
+            && kinds::is_failed_wake(&line.text)
+            && matches!(fault.whose, Whose::Ours(place) if awake(place))
+        {
+            fault.severity = Severity::Warn;
+        }
         if let Some(why) = starts.since(at, scene) {
             fault.severity = Severity::Info;
             fault.over = Some(format!("{}, and {why}: ", earlier::age(line)));
@@ -190,14 +206,20 @@ fn finding(kind: &Kind, group: &[Fault<'_>], when: TestPhase) -> Option<Found> {
         format!("{during}{what}{over}kmsg: {}", worst.text),
         seen,
     );
+    let mut wakes = group
+        .iter()
+        .filter(|fault| kinds::is_failed_wake(fault.text));
+    let asleep = wakes.next().map(|fault| fault.text.starts_with("vfio-pci"));
     let unplugged = group.iter().all(|fault| kinds::is_link_down(fault.text));
     Some(found.map(|finding| match () {
         () if worst.over.is_some() => finding.because(Reason::Over).recovery(None),
+        () if asleep.is_some() => finding.because(Reason::NotWoken(asleep == Some(true))),
         () if unplugged => finding.because(unplugged_reason(severity)),
         () if kind.code == Code::CcUnsupported => match obstacle(worst.text) {
             Some(case) => finding.because(Reason::Confidential(case)),
             None => finding,
         },
+        () if kind.code == Code::CudaStart => finding.because(Reason::NoRoomForHmm),
         () => finding,
     }))
 }

@@ -16,6 +16,8 @@ pub struct NoRoom<'a> {
     bar: u8,
     /// The size for which there was no room, bytes; `None` if the line does not give it.
     bytes: Option<u64>,
+    /// Whether the BAR is prefetchable; `None` if the line does not say it.
+    prefetchable: Option<bool>,
     /// The whole line.
     pub line: &'a str,
 }
@@ -39,6 +41,18 @@ impl NoRoom<'_> {
             .bars
             .iter()
             .any(|bar| bar.index == self.bar && bar.start != 0)
+    }
+
+    /// The BAR's index.
+    #[must_use]
+    pub const fn bar(&self) -> u8 {
+        self.bar
+    }
+
+    /// Whether the line says that the BAR is not prefetchable.
+    #[must_use]
+    pub fn is_plain(&self) -> bool {
+        self.prefetchable == Some(false)
     }
 
     /// The size for which there was no room, bytes.
@@ -73,6 +87,7 @@ fn parse(line: &str) -> Option<NoRoom<'_>> {
             place,
             bar,
             bytes: None,
+            prefetchable: None,
             line,
         });
     }
@@ -95,6 +110,7 @@ fn parse(line: &str) -> Option<NoRoom<'_>> {
         place,
         bar,
         bytes,
+        prefetchable: Some(rest.contains("pref")),
         line,
     })
 }

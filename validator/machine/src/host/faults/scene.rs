@@ -27,6 +27,10 @@ struct Devices {
     ends: BTreeSet<Bdf>,
     /// The ports above them.
     ports: BTreeSet<Bdf>,
+    /// GPUs.
+    gpus: BTreeSet<Bdf>,
+    /// GPUs that answer.
+    answering: BTreeSet<Bdf>,
     /// GPUs, and the ports between two of them.
     between_gpus: BTreeSet<Bdf>,
 }
@@ -96,6 +100,20 @@ impl Scene {
 
     pub(super) fn is_running(&self, place: Place) -> bool {
         self.running.iter().any(|gpu| place.matches(*gpu))
+    }
+
+    /// Whether it is known to be a GPU.
+    pub(super) fn is_gpu(&self, place: Place) -> bool {
+        self.devices
+            .as_ref()
+            .is_some_and(|d| d.gpus.iter().any(|bdf| place.matches(*bdf)))
+    }
+
+    /// Whether it is a GPU whose registers could be read before the tests.
+    pub(super) fn answers(&self, place: Place) -> bool {
+        self.devices
+            .as_ref()
+            .is_some_and(|d| d.answering.iter().any(|bdf| place.matches(*bdf)))
     }
 
     /// Whether it is a GPU, or a port between two GPUs.
@@ -192,6 +210,13 @@ impl Devices {
             .collect();
         Self {
             known: fabric.devices.iter().map(|d| d.bdf).collect(),
+            gpus: fabric.gpus.iter().copied().collect(),
+            answering: fabric
+                .devices
+                .iter()
+                .filter(|d| is_gpu(&d.bdf) && !d.config.gone)
+                .map(|d| d.bdf)
+                .collect(),
             ends,
             ports,
             between_gpus,

@@ -151,6 +151,8 @@ pub(super) fn apply_driver_action(found: &mut [Found], lines: &[Line], when: Tes
         finding.recovery = Some(action);
         finding.reason = match finding.reason.take() {
             Some(Reason::Xid(source, _)) => Some(Reason::Xid(source, Some(action))),
+            // Why the GPU was lost tells more than what recovers it.
+            Some(Reason::NotWoken(vfio)) => Some(Reason::NotWoken(vfio)),
             _ => Some(Reason::DriverAsks(action)),
         };
     }

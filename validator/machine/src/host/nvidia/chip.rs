@@ -80,6 +80,13 @@ pub fn of_two_generations(one: Option<Chip>, other: Option<Chip>) -> Option<(Chi
         .filter(|(one, other)| one.family != other.family)
 }
 
+/// Whether the chip with this device id is older than Turing, so that it has no system processor (GSP): NVIDIA numbers its
+/// chips in the order of their generations, and Turing's first is TU102.
+#[must_use]
+pub const fn is_before_turing(device: u16) -> bool {
+    device < 0x1e00
+}
+
 /// The number in a device id as sysfs writes it: `0x2684`.
 #[must_use]
 pub fn number(device: &str) -> Option<u16> {
@@ -100,6 +107,9 @@ mod tests {
         assert_eq!(name(0x2335), Some((Family::Hopper, "GH100")));
         assert_eq!((name(0x1234), name(0x3000)), (None, None));
         assert_eq!((number("0x2684"), number("x")), (Some(0x2684), None));
+        // GTX 1080, Quadro P4000, V100, and RTX 2080 Ti.
+        let old = [0x1b80, 0x1bb3, 0x1db6, 0x1e07].map(is_before_turing);
+        assert_eq!(old, [true, true, true, false]);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! become part of this verdict.
 
 mod parts;
+mod refused;
 
 use crate::suite::context::{TestContext, known};
 use crate::suite::{FILE_DEADLINE, Group, Test};
@@ -33,16 +34,21 @@ fn run(context: &TestContext) -> Result<Judgement, Box<Finding>> {
     let account = known(&nvidia.account)?.as_ref();
     let loaded = known(&nvidia.loaded)?.as_ref();
     let mut findings = account.map(account::findings).unwrap_or_default();
+    let lines = context.log.as_deref().unwrap_or_default();
+    let mut refused = refused::findings(fabric, nvidia, loaded, lines);
+    // On the appliance init has read the same lines.
+    refused.retain(|new| !findings.iter().any(|known| known.is(new.code)));
     let Some(loaded) = loaded.filter(|_| fabric.gpus.len() > of_guests(fabric)) else {
-        return Ok(judge_unloaded(fabric, account, findings));
+        return Ok(judge_unloaded(fabric, account, findings, refused));
     };
+    findings.extend(refused);
     findings.extend(parts::judge(
         nvidia,
         loaded,
         context.identity.kernel.as_deref(),
     ));
     findings.extend(unbound_gpus(fabric, &findings));
-    findings.extend(api_mismatch(context.log.as_deref().unwrap_or_default()));
+    findings.extend(api_mismatch(lines));
     let summary = match worst(&findings) {
         Some(finding) => finding.message.to_string(),
         None => parts::summary(nvidia, loaded, context.identity.kernel.as_deref()),
@@ -51,11 +57,13 @@ fn run(context: &TestContext) -> Result<Judgement, Box<Finding>> {
 }
 
 /// Judges a machine on which the driver does not run. Without a GPU no driver is needed. With a GPU only an image without a
-/// driver and `driver.load = false` excuse that; otherwise a GPU without its driver fails.
+/// driver and `driver.load = false` excuse that; otherwise a GPU without its driver fails. `refused` are those that a module did
+/// not accept, so that it was not loaded.
 fn judge_unloaded(
     fabric: &Fabric,
     account: Option<&Account>,
     mut findings: Vec<Finding>,
+    refused: Vec<Finding>,
 ) -> Judgement {
     let passed = of_guests(fabric);
     let gpus = fabric.gpus.len().saturating_sub(passed);
@@ -79,7 +87,8 @@ fn judge_unloaded(
         _ => {
             if worst(&findings).is_none_or(|f| f.severity < Severity::Fail) {
                 let held = held_by_others(fabric);
-                let free = gpus.saturating_sub(held.values().sum());
+                let free = gpus.saturating_sub(held.values().sum::<usize>() + refused.len());
+                findings.extend(refused);
                 findings.extend((free > 0).then(|| not_loaded(free, account.is_some())));
                 findings.extend(
                     held.into_iter()
@@ -217,10 +226,15 @@ mod tests {
     fn no_gpu_is_not_applicable_and_enodev_is_named() {
         let none = fixture::machine(0);
         assert_eq!(
-            judge_unloaded(&none, None, vec![]),
+            judge_unloaded(&none, None, vec![], vec![]),
             Judgement::not_applicable("no NVIDIA GPU")
         );
-        let said = judge_unloaded(&none, Some(&enodev()), noted("DRIVER-NO-GPU", "info"));
+        let said = judge_unloaded(
+            &none,
+            Some(&enodev()),
+            noted("DRIVER-NO-GPU", "info"),
+            vec![],
+        );
         assert_eq!(
             (said.outcome(), said.findings.len()),
             (Outcome::NotApplicable, 1)
@@ -237,6 +251,7 @@ mod tests {
             &fixture::machine(0),
             Some(&enodev()),
             noted("DRIVER-TIMEOUT", "error"),
+            vec![],
         );
         assert_eq!(
             (said.outcome(), said.summary.as_str()),
@@ -247,17 +262,17 @@ mod tests {
     #[test]
     fn a_gpu_without_its_driver_fails_unless_configured() {
         let two = fixture::machine(2);
-        let said = judge_unloaded(&two, None, vec![]);
+        let said = judge_unloaded(&two, None, vec![], vec![]);
         assert!(said.outcome() == Outcome::Fail && said.findings[0].is(Code::DriverMissing));
         let left_out = with("/load", json!(false));
-        let said = judge_unloaded(&two, Some(&left_out), vec![]);
+        let said = judge_unloaded(&two, Some(&left_out), vec![], vec![]);
         assert_eq!(said.outcome(), Outcome::NotApplicable);
         assert_eq!(said.summary, "driver.load = false: 2 GPUs without a driver");
         let without = Account {
             image: None,
             ..left_out
         };
-        let said = judge_unloaded(&two, Some(&without), vec![]);
+        let said = judge_unloaded(&two, Some(&without), vec![], vec![]);
         assert_eq!(said.outcome(), Outcome::NotApplicable);
         assert_eq!(
             said.summary,
@@ -272,7 +287,7 @@ mod tests {
             panic!("two")
         };
         fixture::device(&mut two, first).driver = Some("nouveau".into());
-        let said = judge_unloaded(&two, None, vec![]);
+        let said = judge_unloaded(&two, None, vec![], vec![]);
         let found: Vec<_> = said
             .findings
             .iter()
@@ -290,7 +305,7 @@ mod tests {
             ]
         );
         fixture::device(&mut two, second).driver = Some("nouveau".into());
-        let said = judge_unloaded(&two, None, vec![]);
+        let said = judge_unloaded(&two, None, vec![], vec![]);
         assert_eq!((said.outcome(), said.findings.len()), (Outcome::Fail, 1));
         assert_eq!(
             said.summary,
@@ -302,15 +317,37 @@ mod tests {
     fn a_driver_that_init_could_not_load_is_never_a_pass() {
         let two = fixture::machine(2);
         for (severity, outcome) in [("fail", Outcome::Fail), ("error", Outcome::Error)] {
-            let said = judge_unloaded(&two, Some(&enodev()), noted("DRIVER-VERMAGIC", severity));
+            let said = judge_unloaded(
+                &two,
+                Some(&enodev()),
+                noted("DRIVER-VERMAGIC", severity),
+                vec![],
+            );
             assert_eq!((said.outcome(), said.findings.len()), (outcome, 1));
         }
-        let silent = judge_unloaded(&two, Some(&enodev()), noted("DRIVER-NO-GPU", "info"));
+        let silent = judge_unloaded(
+            &two,
+            Some(&enodev()),
+            noted("DRIVER-NO-GPU", "info"),
+            vec![],
+        );
         assert_eq!(
             (silent.outcome(), silent.findings.len()),
             (Outcome::Fail, 2)
         );
         assert_eq!(silent.findings[1].reason, Some(Reason::LoadFailed));
+    }
+
+    #[test]
+    fn a_gpu_that_the_module_refused_does_not_lack_a_driver_too() {
+        let two = fixture::machine(2);
+        let of = |gpu: &Bdf| Code::GpuNoGsp.finding(Severity::Fail, *gpu, "refused");
+        let both = two.gpus.iter().map(of).collect();
+        let said = judge_unloaded(&two, None, vec![], both);
+        assert!(said.findings.len() == 2 && said.findings.iter().all(|f| f.is(Code::GpuNoGsp)));
+        let said = judge_unloaded(&two, None, vec![], vec![of(&two.gpus[0])]);
+        let codes: Vec<_> = said.findings.iter().map(|f| f.code).collect();
+        assert_eq!(codes, [Code::GpuNoGsp, Code::DriverMissing]);
     }
 
     #[test]
@@ -359,7 +396,7 @@ mod tests {
         let mut fabric = fixture::machine(2);
         for (gpu, others) in fabric.gpus.clone().into_iter().zip([1, 0]) {
             fixture::device(&mut fabric, gpu).driver = Some("vfio-pci".into());
-            let said = judge_unloaded(&fabric, None, vec![]);
+            let said = judge_unloaded(&fabric, None, vec![], vec![]);
             let outcome = if others == 0 {
                 Outcome::NotApplicable
             } else {

@@ -31,6 +31,32 @@ fn one(text: &str, code: Code, severity: Severity) -> Finding {
 }
 
 #[test]
+fn a_start_of_cuda_that_failed_for_lack_of_addresses_is_a_warning_with_its_cures() {
+    let line = "nvidia-uvm: uvm_pmm_gpu.c:3176 devmem_alloc_pagemap[pid:92821] request_free_mem_region() err -34";
+    for when in [TestPhase::Before, TestPhase::During] {
+        let found = faults(&log(&[line, line]), when, &Scene::default());
+        let [one] = &found[..] else {
+            panic!("{found:?}")
+        };
+        assert!(
+            one.is(Code::CudaStart) && one.severity == Severity::Warn,
+            "{one:?}"
+        );
+        assert_eq!(one.reason, Some(Reason::NoRoomForHmm));
+        let remedy = one.shown_remedy();
+        assert!(
+            remedy.contains("uvm_disable_hmm=1") && remedy.contains("nokaslr"),
+            "{remedy}"
+        );
+    }
+    assert_eq!(without_room_for_hmm(&log(&["x", line])), Some(line));
+    assert_eq!(
+        without_room_for_hmm(&log(&["nvidia-uvm: Loaded the UVM driver"])),
+        None
+    );
+}
+
+#[test]
 fn each_kind_of_fault_has_its_code_and_severity() {
     use Severity::{Fail, Warn};
     for (text, code, severity) in [

@@ -954,3 +954,56 @@ fn what_is_over_needs_nothing_now() {
         assert!(reason.is_none() || finding.recovery.is_none(), "{lines:?}");
     }
 }
+
+#[test]
+fn a_gpu_that_did_not_wake_is_lost_by_its_power_management_and_not_by_its_slot() {
+    use outcome::finding::Code;
+    const LINES: [&str; 4] = [
+        "nvidia 0000:41:00.0: can't change power state from D3cold to D0 (config space inaccessible)",
+        "NVRM: GPU 0000:41:00.0: GPU has fallen off the bus.",
+        "NVRM: Xid (PCI:0000:41:00): 154, GPU recovery action changed from 0x0 (None) to 0x2 (Node Reboot Required)",
+        "vfio-pci 0000:61:00.0: Unable to change power state from D3cold to D0, device inaccessible",
+    ];
+    let mut lost = machine();
+    let is_gpu = |d: &&mut Device| ["0000:41:00.0", "0000:61:00.0"].map(bdf).contains(&d.bdf);
+    for gpu in lost.devices.iter_mut().filter(is_gpu) {
+        gpu.config.gone = true;
+    }
+    let found = faults(&log(&LINES), TestPhase::Before, &Scene::of(Some(&lost)));
+    let of = |at: &str| {
+        let is = |f: &&outcome::finding::Finding| f.is(Code::GpuGone) && f.subject.is_at(bdf(at));
+        let all: Vec<_> = found.iter().filter(is).collect();
+        let [one] = all[..] else { panic!("{found:?}") };
+        (one.severity, one.reason.clone(), one.shown_remedy())
+    };
+    let (severity, reason, remedy) = of("0000:41:00.0");
+    assert_eq!((severity, reason), (Fail, Some(Reason::NotWoken(false))));
+    assert!(remedy.contains("NVreg_DynamicPowerManagement=0x00") && !remedy.contains("reseat"));
+    let (severity, reason, remedy) = of("0000:61:00.0");
+    assert_eq!((severity, reason), (Fail, Some(Reason::NotWoken(true))));
+    assert!(remedy.contains("disable_idle_d3=1"), "{remedy}");
+    // It answers now; and older kernels have other words.
+    for line in [
+        LINES[0],
+        "nvidia 0000:41:00.0: Refused to change power state, currently in D3",
+    ] {
+        expect(
+            line,
+            TestPhase::Before,
+            &[("GPU-GONE", Warn, "0000:41:00.0")],
+        );
+    }
+    for other in [
+        "snd_hda_intel 0000:41:00.1: can't change power state from D3cold to D0 (config space inaccessible)",
+        "pcieport 0000:21:00.0: can't change power state from D3hot to D0 (config space inaccessible)",
+        "nvidia 0000:41:00.0: Refused to change power state from D0 to D3hot",
+    ] {
+        expect(other, TestPhase::Before, &[]);
+    }
+    let nowhere = said(
+        &["nvme 0000:43:00.0: Unable to change power state from D3cold to D0, device inaccessible"],
+        TestPhase::Before,
+        &Scene::default(),
+    );
+    assert_eq!(nowhere, []);
+}

@@ -1,8 +1,12 @@
 //! Whether the machine could be read without a contradiction: all findings from reading it that no other test
-//! covers, such as missing devices, damaged configuration space, unreadable files.
+//! covers, such as missing devices, damaged configuration space, unreadable files; and whether each memory BAR of a GPU has
+//! an address, without which no driver can use the GPU.
+
+mod unplaced;
 
 use crate::suite::fabric::links::is_of_link;
 use crate::suite::{FILE_DEADLINE, Group, Test};
+use machine::host::kmsg::Line;
 use machine::pcie::model::Fabric;
 use outcome::Judgement;
 use outcome::finding::{Code, Finding};
@@ -13,12 +17,15 @@ use report::Level;
 pub(in crate::suite) const TEST: Test = Test {
     about: &test::FABRIC,
     title: "PCI inventory",
-    proves: "every PCI function answers and could be read without a contradiction",
+    proves: "every PCI function answers and could be read without a contradiction, and no memory BAR of a GPU lacks an address",
     level: Level::Quick,
     deadline: FILE_DEADLINE,
     mandatory: true,
     group: Group::Host,
-    run: |context| Ok(judge(context.fabric()?, &context.identity.problems)),
+    run: |context| {
+        let lines = context.log.as_deref().unwrap_or_default();
+        Ok(judge(context.fabric()?, &context.identity.problems, lines))
+    },
 };
 
 /// Whether the test acs, iommu or links covers a code.
@@ -41,9 +48,10 @@ const fn is_of_other_test(code: Code) -> bool {
     ) || is_of_link(code)
 }
 
-fn judge(fabric: &Fabric, problems: &[Finding]) -> Judgement {
+fn judge(fabric: &Fabric, problems: &[Finding], lines: &[Line]) -> Judgement {
     let own = fabric.findings.iter().filter(|f| !is_of_other_test(f.code));
-    let findings: Vec<_> = own.chain(problems).cloned().collect();
+    let mut findings: Vec<_> = own.chain(problems).cloned().collect();
+    unplaced::add(&mut findings, fabric, lines);
     let summary = match findings.iter().max_by_key(|f| f.severity) {
         Some(worst) => worst.message.to_string(),
         None => format!(
@@ -67,7 +75,7 @@ mod tests {
         let mut fabric = fixture::machine(2);
         spoil(&mut fabric);
         fabric.findings = judge::all(&fabric);
-        super::judge(&fabric, &[])
+        super::judge(&fabric, &[], &[])
     }
 
     #[test]
