@@ -8,6 +8,7 @@ use super::store::ReportStore;
 use crate::net::http::{HttpError, status_text};
 use report::mac::digest;
 use std::collections::VecDeque;
+use std::io::ErrorKind;
 use std::time::Duration;
 
 /// The first pause between two attempts; each further one is twice as long, up to [`MAX_PAUSE`].
@@ -145,6 +146,8 @@ fn send_older(
 ) -> Option<FailedReport> {
     let body = match spool.read(name) {
         Ok(body) => body,
+        // Another run has sent it or set it aside.
+        Err(e) if e.kind() == ErrorKind::NotFound => return None,
         Err(e) => {
             sent.remarks
                 .push(format!("{name} from the spool cannot be read: {e}"));
@@ -227,6 +230,8 @@ fn remove_sent(spool: &ReportStore, name: &str, sent: &mut SendResult) {
 fn set_aside(spool: &ReportStore, name: &str, why: &str, suffix: &str, sent: &mut SendResult) {
     let aside = match spool.set_aside(name, suffix) {
         Ok(aside) => format!("set aside as {aside}"),
+        // Another run has sent it or set it aside.
+        Err(e) if e.kind() == ErrorKind::NotFound => return,
         Err(e) => format!("not set aside: {e}"),
     };
     sent.rejected
