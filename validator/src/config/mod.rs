@@ -12,6 +12,7 @@ pub use group::{GpuName, Leaf, numbered};
 pub use keys::{Expect, Fabric, IommuPolicy, Nodes, Validate};
 pub use limit::Limit;
 pub use report::{IdentityPolicy, Level};
+pub use value::{RENDEZVOUS, rendezvous};
 
 use contract::config_format::layers::{Layer, Layers, Sections};
 use contract::config_format::table::Section;
