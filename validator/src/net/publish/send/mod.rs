@@ -5,7 +5,7 @@
 use super::finished::{FinishedReport, verdict_of};
 use super::mac::{UNPROVEN, UNSENT};
 use super::store::ReportStore;
-use crate::net::http::{HttpError, status_text};
+use crate::net::http::{Answer, HttpError};
 use report::mac::digest;
 use std::collections::VecDeque;
 use std::io::ErrorKind;
@@ -32,11 +32,11 @@ pub(super) struct ReportPost<'a> {
 
 /// The network and the clock, which tests replace.
 pub(super) trait UploadClient {
-    /// Sends one report and returns the status.
+    /// Sends one report and returns the answer.
     ///
     /// # Errors
     /// The server did not answer.
-    fn post(&mut self, post: ReportPost<'_>, within: Duration) -> Result<u16, HttpError>;
+    fn post(&mut self, post: ReportPost<'_>, within: Duration) -> Result<Answer, HttpError>;
     /// Time since the start.
     fn elapsed(&self) -> Duration;
     /// Waits.
@@ -244,11 +244,11 @@ fn attempt(post: ReportPost<'_>, left: Duration, client: &mut impl UploadClient)
         return Attempt::Failed("no time was left".to_owned());
     }
     match client.post(post, left.min(MAX_ATTEMPT)) {
-        Ok(200..=299) => Attempt::Delivered,
-        Ok(status) if is_retryable(status) => {
-            Attempt::Failed(format!("answered {}", status_text(status)))
-        }
-        Ok(status) => Attempt::Refused(format!("answered {}", status_text(status))),
+        Ok(answer) => match answer.status {
+            200..=299 => Attempt::Delivered,
+            status if is_retryable(status) => Attempt::Failed(format!("answered {answer}")),
+            _ => Attempt::Refused(format!("answered {answer}")),
+        },
         Err(e) => Attempt::Failed(e.to_string()),
     }
 }
@@ -285,7 +285,8 @@ fn deliver(
         };
         if client.elapsed() + pause >= deadline {
             let s = if *tries == 1 { "y" } else { "ies" };
-            return Err(format!("{why} ({tries} tr{s} in {} s)", deadline.as_secs()));
+            let took = client.elapsed().as_secs_f64();
+            return Err(format!("{why} ({tries} tr{s} in {took:.1} s)"));
         }
         client.pause(pause);
         pause = (pause * 2).min(MAX_PAUSE);
