@@ -99,6 +99,13 @@ fn add_word(layers: &mut Layers<Config>, word: &str) -> Result<(), ConfigError> 
     })?;
     let place = format!("--set {key}={}", layers.shown(key, value));
     let section = key.split('.').next().unwrap_or(key);
+    if section::INIT.contains(&section) {
+        return Err(ConfigError::Misplaced {
+            place,
+            key: key.to_owned(),
+            allowed: "the settings of the appliance: the section belongs to init",
+        });
+    }
     if !section::VALIDATOR.contains(&section) {
         let mut known = section::VALIDATOR.map(str::to_owned).to_vec();
         known.sort_unstable();
