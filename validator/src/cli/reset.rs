@@ -39,7 +39,7 @@ pub(super) fn run(root: &Root, asked: &Reset) -> Result<u8, CommandError> {
     }
     let places = places(root, asked.partition.as_deref());
     if places.is_empty() {
-        let here = root.join(VARIABLES).display().to_string();
+        let here = root.shown(VARIABLES);
         let why = format!(
             "reset: no EFI variables in {here}; name the mounted data partition by --partition"
         );
