@@ -9,9 +9,13 @@ use crate::cli::args::{Fetch, Place, Time};
 use crate::net::http::{self, HttpError, Piece};
 use crate::net::sntp;
 use outcome::files::atomic::AtomicFile;
+use outcome::files::destination;
+use outcome::text::shown;
 use report::mac::hex;
 use sha2::{Digest, Sha256};
+use std::fs;
 use std::io::Write;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// Downloads a file and moves it to its place only if its checksum is correct.
@@ -19,6 +23,7 @@ pub(super) fn fetch(asked: &Fetch) -> Result<u8, CommandError> {
     let here = |why: String| CommandError::Undone(format!("{}: {why}", asked.url));
     let to = asked.output.display();
     let unwritten = |e: std::io::Error| here(format!("{to}: {e}"));
+    replaceable(&asked.output)?;
     let authorities = authorities(asked.ca.as_deref())?;
     let mut pieces = http::get(
         &asked.url,
@@ -66,6 +71,19 @@ pub(super) fn fetch(asked: &Fetch) -> Result<u8, CommandError> {
     }
     file.replace().map_err(unwritten)?;
     Ok(SUCCESS)
+}
+
+/// The content takes the place of a file, once its checksum is correct; a device, a pipe or an open descriptor would get
+/// content that is not checked yet, or be replaced itself.
+fn replaceable(path: &Path) -> Result<(), CommandError> {
+    let other = fs::metadata(path).is_ok_and(|there| !there.is_file());
+    let held = destination::resolve(path).is_ok_and(|end| destination::is_descriptor(&end));
+    if other || held {
+        let path = shown(&path.display().to_string());
+        let why = format!("--output {path}: no regular file; allowed: a file, or a new name");
+        return Err(CommandError::Usage(why));
+    }
+    Ok(())
 }
 
 /// Queries the servers for this machine's clock offset.

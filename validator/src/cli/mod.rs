@@ -102,12 +102,13 @@ fn dispatch(args: Args) -> Result<u8, CommandError> {
             .root
             .clone()
             .unwrap_or_else(|| config.validate.root.clone());
-        if !root.exists() {
-            let why = format!(
-                "--root {}: there is no such file or folder",
-                shown(&root.display().to_string())
-            );
-            return Err(CommandError::Usage(why));
+        if let Err(e) = root.metadata() {
+            let why = match e.kind() {
+                io::ErrorKind::NotFound => "there is no such file or folder".to_owned(),
+                _ => format!("cannot be read: {e}"),
+            };
+            let root = shown(&root.display().to_string());
+            return Err(CommandError::Usage(format!("--root {root}: {why}")));
         }
         let (root, folder) = recording::open(&root).map_err(|e| CommandError::undone(&e))?;
         laid_out = folder;

@@ -32,23 +32,23 @@ pub(super) fn run(asked: Publish) -> Result<u8, CommandError> {
     let here = |why: String| CommandError::Undone(format!("{path}: {why}"));
     let bytes = files::read(&asked.report, LARGEST).map_err(&here)?;
     let finished = FinishedReport::from_json(bytes, asked.verdict.as_deref()).map_err(&here)?;
-    let authorities = authorities(asked.ca.as_deref())?;
-    // Without a usable token the report waits in the spool to be sent, and is still saved to the partition.
-    let (token, offline) = match asked
-        .token_file
-        .as_deref()
-        .map(report::mac::token)
-        .transpose()
-    {
-        Ok(token) => (token, asked.offline),
-        Err(why) => (None, Some(why)),
-    };
-    let url = asked.url.map(|url| UploadTarget {
-        url,
-        timeout: Duration::from_secs(asked.timeout),
-        authorities,
-        token,
-        offline,
+    let url = asked.url.map(|url| {
+        let authorities = authorities(asked.ca.as_deref()).map_err(|e| e.to_string());
+        let token = asked.token_file.as_deref();
+        let token = token.map(report::mac::token).transpose();
+        // Without usable certificates or a usable token the report waits in the spool to be sent, and is still saved to
+        // the partition.
+        let (authorities, token, offline) = match (authorities, token) {
+            (Ok(authorities), Ok(token)) => (authorities, token, asked.offline),
+            (Err(why), _) | (_, Err(why)) => (Authorities::default(), None, Some(why)),
+        };
+        UploadTarget {
+            url,
+            timeout: Duration::from_secs(asked.timeout),
+            authorities,
+            token,
+            offline,
+        }
     });
     let mut all = true;
     let (spool, key) = (asked.spool.as_path(), asked.key_file.as_deref());

@@ -29,9 +29,17 @@ type MarkResult = Result<Option<Mark>, String>;
 
 /// Status 0 if no mark is left, 1 if there is one, 2 if it could not be read or removed.
 pub(super) fn run(root: &Root, asked: &Reset) -> Result<u8, CommandError> {
+    if let Some(folder) = &asked.partition
+        && !folder.is_dir()
+    {
+        let folder = shown_text(&folder.display().to_string());
+        return Err(CommandError::Undone(format!(
+            "--partition {folder}: no such folder"
+        )));
+    }
     let places = places(root, asked.partition.as_deref());
     if places.is_empty() {
-        let here = root.join(VARIABLES).display().to_string();
+        let here = root.shown(VARIABLES);
         let why = format!(
             "reset: no EFI variables in {here}; name the mounted data partition by --partition"
         );

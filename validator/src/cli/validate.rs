@@ -63,6 +63,8 @@ pub(super) fn run(root: &Root, mut config: Config, asked: Validate) -> Result<u8
     } else {
         !taken
     };
+    // The last line goes to standard output although the text goes to a file.
+    let on_console = on_console || (!taken && (output.quiet || output.short));
     if let Some(file) = nccl {
         config.validate.nccl = Some(library_file(&file)?);
     }
@@ -86,6 +88,7 @@ pub(super) fn run(root: &Root, mut config: Config, asked: Validate) -> Result<u8
             .skip
             .extend(names(&suite::ids_of(|test| test.full_load)));
     }
+    some_test(&config)?;
     enough_time(&config)?;
     let known = known_problems(config.validate.known_problems.as_deref())?;
     let fabric = fabric::read(root);
@@ -186,6 +189,19 @@ fn known_problems(file: Option<&Path>) -> Result<KnownProblems, CommandError> {
     let text = file.map(read).transpose();
     let known = text.and_then(|text| KnownProblems::with(text.as_deref(), &suite::ids()));
     known.map_err(|why| CommandError::Usage(format!("{name}{why}")))
+}
+
+/// Checks that a test is left of those that are named.
+fn some_test(config: &Config) -> Result<(), CommandError> {
+    let (only, skip) = (&config.validate.only, &config.validate.skip);
+    if only.is_empty() || only.iter().any(|id| !skip.contains(id)) {
+        return Ok(());
+    }
+    Err(CommandError::Usage(format!(
+        "validate: no test is left: --only or validate.only names {}, and --skip, validate.skip or --without-load leaves \
+         all of that out",
+        only.join(", ")
+    )))
 }
 
 /// The time that the tests of the other levels need on a machine with many GPUs, seconds.

@@ -1,7 +1,9 @@
 //! The keys of the validator's sections: a key's name, type, default, allowed values and its sentence on the page of settings
 //! are one entry here, and nowhere else. What the texts mean is in `value`.
 
-use super::value::{OneOf, TestIds, absolute, groups, leaves, positive, rendezvous, text, words};
+use super::value::{
+    OneOf, RENDEZVOUS, TestIds, absolute, groups, leaves, positive, rendezvous, text, words,
+};
 use super::{GpuName, IdentityPolicy, Leaf, Level, Limit};
 use crate::net::meeting::Token;
 use contract::config_format::value::{Custom, Flag, List, Perhaps, Seconds, Text, Whole, Words};
@@ -126,7 +128,7 @@ section! {
         example("\"what only these nodes know\"");
     /// HOST:PORT: the node that has this address leads and listens; or mdns: the nodes find each other; default: none
     rendezvous: Option<String> = None,
-        Perhaps(Text::new(rendezvous, "mdns, or HOST:PORT, such as 192.168.1.10:29517")),
+        Perhaps(Text::new(rendezvous, RENDEZVOUS)),
         example("\"mdns\"");
     /// the network interfaces for mdns, by name; [] means all but loopback
     interfaces: Vec<String> = Vec::new(), List::new(words, "a list of texts").without_empty();

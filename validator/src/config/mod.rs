@@ -12,6 +12,7 @@ pub use group::{GpuName, Leaf, numbered};
 pub use keys::{Expect, Fabric, IommuPolicy, Nodes, Validate};
 pub use limit::Limit;
 pub use report::{IdentityPolicy, Level};
+pub use value::{RENDEZVOUS, rendezvous};
 
 use contract::config_format::layers::{Layer, Layers, Sections};
 use contract::config_format::table::Section;
@@ -98,6 +99,13 @@ fn add_word(layers: &mut Layers<Config>, word: &str) -> Result<(), ConfigError> 
     })?;
     let place = format!("--set {key}={}", layers.shown(key, value));
     let section = key.split('.').next().unwrap_or(key);
+    if section::INIT.contains(&section) {
+        return Err(ConfigError::Misplaced {
+            place,
+            key: key.to_owned(),
+            allowed: "the settings of the appliance: the section belongs to init",
+        });
+    }
     if !section::VALIDATOR.contains(&section) {
         let mut known = section::VALIDATOR.map(str::to_owned).to_vec();
         known.sort_unstable();

@@ -131,7 +131,12 @@ fn a_word_for_init_is_refused_here() {
     refuses(
         &[],
         &["driver.load=false"],
-        "--set driver.load=false: driver: there is no such section; allowed: expect, fabric, nodes, validate",
+        "--set driver.load=false: driver.load: may not be set here; allowed in the settings of the appliance: the section belongs to init",
+    );
+    refuses(
+        &[],
+        &["polcy.on_fail=hold"],
+        "--set polcy.on_fail=hold: polcy: there is no such section; allowed: expect, fabric, nodes, validate",
     );
     refuses(
         &[],

@@ -153,8 +153,12 @@ pub(super) fn leaves(items: &[String]) -> Option<Vec<Leaf>> {
     (all.len() == named).then_some(leaves)
 }
 
+/// What [`rendezvous`] reads.
+pub const RENDEZVOUS: &str = "mdns, or HOST:PORT, such as 192.168.1.10:29517";
+
 /// `HOST:PORT` or `mdns`
-pub(super) fn rendezvous(text: &str) -> Option<String> {
+#[must_use]
+pub fn rendezvous(text: &str) -> Option<String> {
     let is_address = text.rsplit_once(':').is_some_and(|(host, port)| {
         let is_name =
             !host.is_empty() && !host.contains(|c: char| c.is_whitespace() || c.is_control());

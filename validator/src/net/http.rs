@@ -3,6 +3,7 @@
 
 use outcome::text::chain;
 use outcome::text::{shown, size};
+use std::fmt;
 use std::io::Read;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread;
@@ -148,7 +149,49 @@ impl Authorities {
     }
 }
 
-/// Sends `body` and returns the status.
+/// The answer to a POST.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Answer {
+    /// The status.
+    pub status: u16,
+    /// The first line of a short answer in plain text, without control characters: servers say there why they refuse.
+    pub line: Option<String>,
+}
+
+impl From<u16> for Answer {
+    fn from(status: u16) -> Self {
+        Self { status, line: None }
+    }
+}
+
+impl fmt::Display for Answer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&status_text(self.status))?;
+        self.line
+            .as_ref()
+            .map_or(Ok(()), |line| write!(f, ": {line}"))
+    }
+}
+
+/// The most characters of a line of an answer that are shown.
+const MAX_LINE: usize = 200;
+
+/// The first line of a body that may be shown; `None` if there is nothing to show in it.
+fn first_line(body: &[u8]) -> Option<String> {
+    let text = String::from_utf8_lossy(body);
+    let line: String = text
+        .trim_start()
+        .lines()
+        .next()?
+        .chars()
+        .filter(|c| !c.is_control())
+        .take(MAX_LINE)
+        .collect();
+    let line = shown(line.trim_end());
+    (!line.is_empty()).then_some(line)
+}
+
+/// Sends `body` and returns the answer.
 ///
 /// # Errors
 /// [`HttpError::NoAnswer`] in one line.
@@ -158,7 +201,7 @@ pub fn post(
     body: &[u8],
     authorities: &Authorities,
     within: Duration,
-) -> Result<u16, HttpError> {
+) -> Result<Answer, HttpError> {
     // A redirected POST would become a GET and lose its body, so a redirect is returned as an answer.
     let mut request = agent(authorities, within).post(url);
     for (name, value) in headers {
@@ -166,12 +209,21 @@ pub fn post(
     }
     let mut answer = request.send(body).map_err(|e| no_answer(&e))?;
     // A short answer is read to its end, so that the server can finish writing.
+    let mut body = Vec::new();
     let _ignored = answer
         .body_mut()
         .as_reader()
         .take(1 << 16)
-        .read_to_end(&mut Vec::new());
-    Ok(answer.status().as_u16())
+        .read_to_end(&mut body);
+    let is_plain = answer
+        .headers()
+        .get("content-type")
+        .and_then(|kind| kind.to_str().ok())
+        .is_some_and(|kind| kind.trim_start().starts_with("text/plain"));
+    Ok(Answer {
+        status: answer.status().as_u16(),
+        line: is_plain.then(|| first_line(&body)).flatten(),
+    })
 }
 
 /// A piece of an answer.
@@ -391,6 +443,27 @@ mod tests {
             .unwrap_err()
             .to_string();
         assert_eq!(error, "ca.pem: no certificates in PEM form");
+    }
+
+    #[test]
+    fn the_line_of_an_answer_is_short_and_without_control_characters() {
+        assert_eq!(
+            first_line(b"\n contradicts \x1b[2Jitself: x\r\nmore\n").as_deref(),
+            Some("contradicts [2Jitself: x")
+        );
+        assert_eq!(
+            first_line("ä".repeat(999).as_bytes()),
+            Some("ä".repeat(200))
+        );
+        for nothing in [&b""[..], b" \n\n", b"\x07\n"] {
+            assert_eq!(first_line(nothing), None);
+        }
+        let answer = Answer {
+            status: 422,
+            line: Some("why".to_owned()),
+        };
+        assert_eq!(answer.to_string(), "422 Unprocessable Entity: why");
+        assert_eq!(Answer::from(503).to_string(), "503 Service Unavailable");
     }
 
     #[test]

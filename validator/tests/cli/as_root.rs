@@ -29,11 +29,14 @@ fn a_full_partition_is_one_line_and_keeps_what_it_has() {
         .output()
         .unwrap();
     assert!(!fill.status.success());
-    let long = REPORT.replace('}', &format!(",\"x\":\"{}\"}}", "x".repeat(4000)));
-    fs::write(place.path("report.json"), long).unwrap();
+    let long = REPORT.replacen('{', &format!("{{\"x\":\"{}\",", "x".repeat(4000)), 1);
+    fs::write(place.path("report.json"), &long).unwrap();
     let done = place.publish(&["--partition", &at, "--keep", "1"]);
-    let line = "partition: not kept: reports/: no room for 4089 bytes; nothing was removed: delete files there\n";
-    assert_eq!((done.out.as_str(), done.status), (line, 2));
+    let line = format!(
+        "partition: not kept: reports/: no room for {} bytes; nothing was removed: delete files there\n",
+        long.len()
+    );
+    assert_eq!((done.out, done.status), (line, 2));
     assert_eq!(
         names(format!("{at}/reports")),
         ["000001-20261120T100000Z-FAIL.json"]

@@ -460,6 +460,11 @@ fn a_folder_of_reports_becomes_one_table_and_one_page_and_what_is_no_report_says
         .set_len((64 << 20) + 1)
         .unwrap();
     std::os::unix::fs::symlink("nowhere.json", folder.join("dangling.json")).unwrap();
+    let fifo = std::process::Command::new("mkfifo")
+        .arg(folder.join("pipe.json"))
+        .status();
+    assert!(fifo.unwrap().success());
+    machine.write("rack/1/2/3/4/5/r.json", "{}");
     let bad = compare(&["--html".as_ref(), &page]);
     assert_eq!(bad.status, 2, "{}", bad.out);
     for why in [
@@ -467,7 +472,10 @@ fn a_folder_of_reports_becomes_one_table_and_one_page_and_what_is_no_report_says
         "verdict.json: schema is",
         "nan.json: not JSON",
         "huge.json: larger than 64 MiB",
-        "8 files: 4 could not be read, 1 DEGRADED, 3 PASS",
+        "dangling.json: cannot be read: No such file",
+        "pipe.json: no regular file",
+        "1/2/3/4/5: more than 4 folders deep",
+        "11 files: 7 could not be read, 1 DEGRADED, 3 PASS",
     ] {
         let line = bad.out.replace("\n         ", " ");
         assert!(line.contains(why), "{why}: {}", bad.out);
@@ -475,7 +483,7 @@ fn a_folder_of_reports_becomes_one_table_and_one_page_and_what_is_no_report_says
     assert!(
         fs::read_to_string(&page)
             .unwrap()
-            .contains("4 files could not be read.")
+            .contains("7 files could not be read.")
     );
     for (place, why) in [
         ("no-such", "no-such: cannot be read"),
@@ -491,6 +499,33 @@ fn a_folder_of_reports_becomes_one_table_and_one_page_and_what_is_no_report_says
             "{place}"
         );
     }
+}
+
+/// Two runs show how much figures vary; one run named twice does not.
+#[test]
+fn a_report_that_is_named_twice_counts_once_in_a_baseline() {
+    let machine = Machine::small();
+    let report =
+        std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/earlier-pass.json");
+    let save = |name: &str, reports: &[&std::path::Path]| {
+        let to = machine.at(name);
+        let words = [
+            &["baseline".as_ref(), "save".as_ref()],
+            reports,
+            &["--to".as_ref(), to.as_path()],
+        ];
+        let run = with(&words.concat());
+        assert_eq!(run.status, 0, "{}", run.err);
+        (fs::read_to_string(&to).unwrap(), run.err)
+    };
+    let (once, said) = save("once.json", &[&report]);
+    assert_eq!(said, "");
+    let (twice, said) = save("twice.json", &[&report, &report]);
+    assert_eq!(once, twice);
+    assert!(
+        said.contains("earlier-pass.json: is the same report as another one, and counts once"),
+        "{said}"
+    );
 }
 
 #[test]

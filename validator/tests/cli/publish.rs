@@ -7,8 +7,15 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-pub(crate) const REPORT: &str =
-    r#"{"schema":"firstlight.report/1","verdict":"FAIL","started":"2026-11-20T10:00:00Z"}"#;
+/// A report of one test, which failed.
+pub(crate) const REPORT: &str = include_str!("../data/published.json");
+
+/// The same, had the test passed.
+fn passed() -> String {
+    REPORT
+        .replace("FAIL", "PASS")
+        .replace("\"fail\"", "\"pass\"")
+}
 
 fn run(words: &[&str]) -> Run {
     run_of(
@@ -262,7 +269,7 @@ fn what_a_dead_server_missed_is_sent_first_when_it_is_back() {
         "{line}"
     );
     let server = HttpServer::start(|_, _| HttpReply::Status(200, Vec::new()));
-    let newer = REPORT.replace("FAIL", "PASS");
+    let newer = passed();
     fs::write(place.path("report.json"), &newer).unwrap();
     let done = place.publish(&[
         "--partition",
@@ -326,6 +333,122 @@ fn what_is_no_report_and_what_has_no_place_is_refused() {
         done.err
     );
     assert!(names(place.path("stick")).is_empty());
+}
+
+#[test]
+fn simultaneous_runs_lose_no_report() {
+    let place = Workspace::new();
+    let (stick, names_of) = (place.path("stick"), |dir: &str| {
+        names(place.path(dir)).len()
+    });
+    let children: Vec<_> = (0..8)
+        .map(|n| {
+            let report = place.path(&format!("r{n}.json"));
+            let text = REPORT.replace("\"summary\": \"s\"", &format!("\"summary\": \"s{n}\""));
+            fs::write(&report, text).unwrap();
+            let mut command = firstlight("");
+            command
+                .args(["publish", &report, "--partition", &stick])
+                .args(["--url", "http://127.0.0.1:1/", "--offline", "no network"])
+                .stdout(std::process::Stdio::piped());
+            command.spawn().unwrap()
+        })
+        .collect();
+    let mut said: Vec<_> = children
+        .into_iter()
+        .map(|child| run_of(child.wait_with_output().unwrap()).out)
+        .map(|out| out.lines().next().unwrap().to_owned())
+        .collect();
+    said.sort();
+    let line = |n| format!("partition: kept as reports/{n:06}-20261120T100000Z-FAIL.json");
+    assert_eq!(said, (1..=8).map(line).collect::<Vec<_>>());
+    assert_eq!((names_of("stick/reports"), names_of("stick/spool")), (8, 8));
+}
+
+#[test]
+fn a_new_spool_without_a_folder_in_its_name_is_in_the_current_one() {
+    let place = Workspace::new();
+    let words = ["--url", "http://127.0.0.1:1/", "--offline", "no network"];
+    let done = run_of(
+        firstlight("publish report.json --spool newdir")
+            .args(words)
+            .current_dir(place.path(""))
+            .output()
+            .unwrap(),
+    );
+    assert!(done.out.ends_with("; 1 waits in newdir\n"), "{}", done.out);
+    assert_eq!(names(place.path("newdir")).len(), 1);
+}
+
+#[test]
+fn without_usable_certificates_the_report_is_kept_and_waits() {
+    let place = Workspace::new();
+    let (stick, ca) = (place.path("stick"), place.path("ca.pem"));
+    for (text, why) in [
+        (None, "No such file or directory"),
+        (Some("hello"), "no certificates in PEM form"),
+    ] {
+        text.map_or(Ok(()), |text| fs::write(&ca, text)).unwrap();
+        let url = ["--url", "https://127.0.0.1:1/", "--ca", &ca];
+        let done = place.publish(&[&["--partition", &stick][..], &url].concat());
+        let lines: Vec<_> = done.out.lines().collect();
+        assert_eq!((done.status, lines.len()), (2, 2), "{}", done.err);
+        assert!(
+            lines[0].starts_with("partition: kept as reports/")
+                && lines[1].contains(why)
+                && lines[1].ends_with("stick/spool"),
+            "{lines:?}"
+        );
+    }
+    assert_eq!(names(place.path("stick/spool")).len(), 2);
+}
+
+/// A name that says PASS is believed without reading the report.
+#[test]
+fn a_report_that_readers_refuse_or_a_better_verdict_is_not_kept() {
+    let place = Workspace::new();
+    let stick = place.path("stick");
+    let better = place.publish(&["--partition", &stick, "--verdict", "PASS"]);
+    let why = "verdict: read PASS, allowed: the report's own, FAIL, or a worse one";
+    assert!(
+        better.status == 2 && better.err.contains(why),
+        "{}",
+        better.err
+    );
+    fs::write(place.path("report.json"), REPORT.replace("FAIL", "PASS")).unwrap();
+    let edited = place.publish(&["--partition", &stick]);
+    let why = "contradicts itself: verdict is PASS, but its tests give FAIL";
+    assert!(
+        edited.status == 2 && edited.err.contains(why),
+        "{}",
+        edited.err
+    );
+    assert!(names(&stick).is_empty());
+}
+
+#[test]
+fn a_fetched_file_does_not_replace_what_is_no_file() {
+    let place = Workspace::new();
+    let fifo = place.path("fifo");
+    assert!(
+        Command::new("mkfifo")
+            .arg(&fifo)
+            .status()
+            .unwrap()
+            .success()
+    );
+    let stick = place.path("stick");
+    for to in [fifo.as_str(), stick.as_str(), "/dev/stdout"] {
+        let done = run(&["fetch", "http://127.0.0.1:1/", "--any-content", "-o", to]);
+        assert_eq!((done.status, done.err.lines().count()), (64, 1), "{to}");
+        assert!(
+            done.err.contains("no regular file; allowed: a file"),
+            "{}",
+            done.err
+        );
+    }
+    let kind = fs::symlink_metadata(&fifo).unwrap().file_type();
+    assert!(std::os::unix::fs::FileTypeExt::is_fifo(&kind));
 }
 
 #[test]

@@ -401,3 +401,82 @@ fn help_and_version_are_no_wrong_use() {
         assert!(run.out.contains("firstlight"), "{words}: {}", run.out);
     }
 }
+
+#[test]
+fn options_that_leave_nothing_to_do_or_a_place_that_cannot_be_used_are_one_line() {
+    let machine = Machine::small();
+    std::os::unix::fs::symlink("loop", machine.at("loop")).unwrap();
+    let (looped, typo) = (machine.at("loop"), machine.at("typo"));
+    let (looped, typo) = (looped.display(), typo.display());
+    machine.write(
+        "cut.rec",
+        "firstlight machine 1\ntext proc/cmdline\n\tquiet\n",
+    );
+    let cut = machine.at("cut.rec");
+    let cut = cut.display();
+    for (words, status, why) in [
+        (
+            "validate --only xid --skip xid".to_owned(),
+            64,
+            "no test is left: --only or validate.only names xid, and --skip",
+        ),
+        (
+            "validate --set validate.only=[\"xid\"] --skip xid".to_owned(),
+            64,
+            "no test is left: --only",
+        ),
+        (
+            format!("--root {looped} validate"),
+            64,
+            "cannot be read: Too many levels of symbolic links",
+        ),
+        (
+            format!("reset --partition {typo}"),
+            2,
+            "typo: no such folder",
+        ),
+        (
+            format!("reset clear --partition {typo}"),
+            2,
+            "typo: no such folder",
+        ),
+        (
+            format!("--root {cut} fabric show"),
+            2,
+            "cut.rec/sys/bus/pci/devices: the recording was cut off",
+        ),
+        (
+            "validate --set policy.on_fail=hold".to_owned(),
+            64,
+            "policy.on_fail: may not be set here; allowed in the settings of the appliance",
+        ),
+    ] {
+        let run = run_of(firstlight(&words).output().unwrap());
+        assert_eq!(
+            (run.status, run.out.as_str(), run.err.lines().count()),
+            (status, "", 1),
+            "{words}: {}",
+            run.err
+        );
+        assert!(run.err.contains(why), "{words}: {}", run.err);
+    }
+}
+
+#[test]
+fn the_last_line_is_printed_although_the_text_goes_to_a_file() {
+    let machine = Machine::small();
+    let file = machine.at("report.txt");
+    for option in ["--quiet", "--short"] {
+        let run = machine.run(&format!(
+            "--set expect.gpus=0 validate --only xid --text {} {option}",
+            file.display()
+        ));
+        assert!(
+            run.out.lines().count() == 1 && run.out.contains("verdict="),
+            "{}{}",
+            run.out,
+            run.err
+        );
+        assert!(fs::read_to_string(&file).unwrap().contains("VERDICT"));
+    }
+}

@@ -36,6 +36,16 @@ pub enum ReadError {
         /// The error.
         source: io::Error,
     },
+    /// A recorded machine has no list of PCI functions.
+    #[error(
+        "cannot list PCI functions in {path}: the recording was cut off, or is not of a whole machine"
+    )]
+    Recorded {
+        /// The recording, and the folder in it.
+        path: String,
+        /// The error.
+        source: io::Error,
+    },
     /// Processor counts.
     #[error(transparent)]
     Cpus(#[from] cpu::CpuError),
@@ -100,9 +110,13 @@ pub fn read(root: &Root) -> Result<Fabric, ReadError> {
 }
 
 fn devices(root: &Root, findings: &mut Vec<Finding>) -> Result<Vec<Device>, ReadError> {
-    let unlisted = |source| ReadError::Devices {
-        path: root.join(DEVICES).display().to_string(),
-        source,
+    let unlisted = |source| {
+        let path = root.shown(DEVICES);
+        if root.given_name().is_some() {
+            ReadError::Recorded { path, source }
+        } else {
+            ReadError::Devices { path, source }
+        }
     };
     let mut devices = Vec::new();
     let mut addresses = BTreeMap::new();

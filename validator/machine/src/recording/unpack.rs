@@ -105,6 +105,8 @@ mod tests {
         let (root, folder) = open(&file).unwrap();
         assert!(root.path().ends_with("node7.txt"));
         assert_eq!(root.text("a/cmdline").unwrap(), "quiet");
+        let shown = format!("{}/proc/cmdline", file.display());
+        assert_eq!(root.shown("/proc/cmdline"), shown);
         let path = root.path().to_owned();
         drop(folder);
         assert!(!path.exists());

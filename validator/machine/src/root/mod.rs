@@ -64,8 +64,16 @@ impl Root {
         jail::is_live(&self.dir)
     }
 
-    /// `rel` (e.g. `sys/bus/pci/devices`) with the root in front, for messages. Links in it may lead out of
-    /// the root, so use the other functions to open it.
+    /// `rel` (e.g. `sys/bus/pci/devices`) below what people call the machine, for messages: a recorded machine is unpacked into
+    /// a folder that nobody knows.
+    #[must_use]
+    pub fn shown(&self, rel: impl AsRef<Path>) -> String {
+        let rel = rel.as_ref();
+        let rel = rel.strip_prefix("/").unwrap_or(rel);
+        Path::new(&self.name()).join(rel).display().to_string()
+    }
+
+    /// `rel` with the root in front. Links in it may lead out of the root, so use the other functions to open it.
     #[must_use]
     pub fn join(&self, rel: impl AsRef<Path>) -> PathBuf {
         let rel = rel.as_ref();

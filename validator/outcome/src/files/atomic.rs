@@ -1,7 +1,7 @@
 //! The only writer of files that must be complete or absent: the content goes to a file without a name, or
 //! with a temporary one, next to the target, and takes the target's name once it is on the disk.
 
-use crate::files::destination;
+use crate::files::{destination, folder_of};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, linkat, openat};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
@@ -30,10 +30,7 @@ impl AtomicFile {
     /// # Errors
     /// The system's error.
     pub fn at(path: &Path) -> io::Result<Self> {
-        let folder = path
-            .parent()
-            .filter(|folder| !folder.as_os_str().is_empty());
-        let folder = folder.unwrap_or_else(|| Path::new("."));
+        let folder = folder_of(path);
         let path = folder.join(path.file_name().ok_or(ErrorKind::InvalidFilename)?);
         let unnamed = openat(
             CWD,

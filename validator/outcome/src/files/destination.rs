@@ -1,6 +1,7 @@
 //! Resolves a path from the user: through links to the actual file, and detects this process's own standard
 //! output under any of its names. Reads links and writes nothing.
 
+use crate::files::folder_of;
 use rustix::io::Errno;
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -21,10 +22,7 @@ pub fn resolve(path: &Path) -> io::Result<PathBuf> {
             .file_name()
             .ok_or(ErrorKind::InvalidFilename)?
             .to_owned();
-        let folder = path
-            .parent()
-            .filter(|folder| !folder.as_os_str().is_empty());
-        let folder = fs::canonicalize(folder.unwrap_or_else(|| Path::new(".")))?;
+        let folder = fs::canonicalize(folder_of(&path))?;
         let here = folder.join(name);
         match fs::read_link(&here) {
             Ok(next) if !is_descriptor(&here) => path = folder.join(next),

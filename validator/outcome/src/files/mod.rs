@@ -23,6 +23,15 @@ pub fn read(path: &Path, largest: u64) -> Result<Vec<u8>, String> {
     read_within(path, largest, SILENCE)
 }
 
+/// The folder that a file is in: `.` for a name without a folder.
+#[must_use]
+pub fn folder_of(path: &Path) -> &Path {
+    let folder = path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty());
+    folder.unwrap_or_else(|| Path::new("."))
+}
+
 fn read_within(path: &Path, largest: u64, silence: Duration) -> Result<Vec<u8>, String> {
     let file = opened(path).map_err(|e| unread(&e))?;
     if file.metadata().is_ok_and(|data| data.is_file()) {
@@ -74,10 +83,7 @@ impl Read for Patient {
                 Some(&silence),
             ) {
                 Ok(0) => {
-                    let line = format!(
-                        "nothing came within {} s; \"-\" reads standard input without a limit",
-                        self.silence.as_secs()
-                    );
+                    let line = format!("nothing came within {} s", self.silence.as_secs());
                     return Err(io::Error::new(ErrorKind::TimedOut, line));
                 }
                 Ok(_) => {}
@@ -146,7 +152,7 @@ mod tests {
         let path = fifo(dir.path());
         let silent = read_within(&path, 100, Duration::from_millis(50)).unwrap_err();
         assert!(
-            silent.starts_with("cannot be read: nothing came within 0 s"),
+            silent == "cannot be read: nothing came within 0 s",
             "{silent}"
         );
         let to = path.clone();
@@ -163,6 +169,13 @@ mod tests {
             read(Path::new("/dev/zero"), 1024),
             Err("larger than 1 KiB".to_owned())
         );
+    }
+
+    #[test]
+    fn a_name_without_a_folder_is_in_the_current_one() {
+        for (path, folder) in [("r", "."), ("a/r", "a"), ("/r", "/"), ("./r", ".")] {
+            assert_eq!(folder_of(Path::new(path)), Path::new(folder));
+        }
     }
 
     #[test]

@@ -143,7 +143,7 @@ codes! {
     // The run.
     Interrupted = row("INTERRUPTED", "the run was ended from outside")
         .means("the run was ended from outside before this test had a result")
-        .cause("SIGINT (Ctrl-C) or SIGTERM was sent to `firstlight validate`")
+        .cause("SIGINT (Ctrl-C), SIGTERM or SIGHUP (its terminal was closed) was sent to `firstlight validate`")
         .remedy("run it again and let it finish; if a time limit ended it, raise that limit");
     ReportUnwritable = row("REPORT-UNWRITABLE", "the report could not be written")
         .means("the report could not be written, so this verdict cannot be read later")

@@ -333,6 +333,20 @@ fn json_without_value(words: &[OsString]) -> Vec<OsString> {
     words.iter().map(bare).collect()
 }
 
+/// Parses a whole number of `least` to `most`; what is not one is told both limits.
+fn whole<T: TryFrom<u64>>(
+    least: u64,
+    most: u64,
+) -> impl Fn(&str) -> Result<T, String> + Clone + Send + Sync + 'static {
+    move |word| {
+        let number = word.parse().ok();
+        number
+            .filter(|number| (least..=most).contains(number))
+            .and_then(|number| T::try_from(number).ok())
+            .ok_or_else(|| format!("allowed: a whole number of {least} to {most}"))
+    }
+}
+
 /// clap's error without its usage: the error and its tips, in one line.
 fn one_line(text: &str) -> String {
     let said = text

@@ -1,7 +1,7 @@
 //! The options of `firstlight nccl`, which are those of nccl-tests.
 
 use super::runs::gpu;
-use super::{Meet, Place};
+use super::{Meet, Place, whole};
 use crate::config::GpuName;
 use crate::nccl::Sweep;
 use clap::{ArgAction, Args as ClapArgs, ValueEnum};
@@ -30,16 +30,16 @@ pub struct Nccl {
     #[arg(short = 'i', long = "stepbytes", value_name = "N", default_value = "1M", value_parser = bytes, allow_negative_numbers = true)]
     pub step: u64,
     /// Timed calls for each size
-    #[arg(short = 'n', long = "iters", value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=100_000), allow_negative_numbers = true)]
+    #[arg(short = 'n', long = "iters", value_name = "N", default_value_t = 20, value_parser = whole::<u32>(1, 100_000), allow_negative_numbers = true)]
     pub iterations: u32,
     /// Untimed calls before the timed ones
-    #[arg(short = 'w', long = "warmup_iters", value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(0..=100_000), allow_negative_numbers = true)]
+    #[arg(short = 'w', long = "warmup_iters", value_name = "N", default_value_t = 1, value_parser = whole::<u32>(0, 100_000), allow_negative_numbers = true)]
     pub warmups: u32,
     /// Number of GPUs; default: all
-    #[arg(short = 'g', long = "ngpus", value_name = "N", value_parser = clap::value_parser!(u16).range(1..), allow_negative_numbers = true)]
+    #[arg(short = 'g', long = "ngpus", value_name = "N", value_parser = whole::<u16>(1, u64::from(u16::MAX)), allow_negative_numbers = true)]
     pub gpus: Option<u16>,
     /// Check the values (1) or not (0)
-    #[arg(short = 'c', long = "check", value_name = "0|1", default_value_t = 1, value_parser = clap::value_parser!(u8).range(0..=1), allow_negative_numbers = true)]
+    #[arg(short = 'c', long = "check", value_name = "0|1", default_value_t = 1, value_parser = whole::<u8>(0, 1), allow_negative_numbers = true)]
     pub check: u8,
     /// Element type: float, half, bfloat16, int32, double
     #[arg(
@@ -262,9 +262,9 @@ mod tests {
             ("all_reduce -e -8", &["'-8'", "--maxbytes", "K, M or G"]),
             ("all_reduce -i -1", &["'-1'", "--stepbytes", "K, M or G"]),
             ("reduce -r -1", &["'-1'", "-r", "whole numbers from 0"]),
-            ("all_reduce -g -1", &["-1", "--ngpus", "1.."]),
+            ("all_reduce -g -1", &["-1", "--ngpus", "1 to 65535"]),
             ("all_reduce -f -2", &["'-2'", "--stepfactor", "from 2"]),
-            ("all_reduce -n -1", &["-1", "--iters", "1..=100000"]),
+            ("all_reduce -n -1", &["-1", "--iters", "1 to 100000"]),
             ("all_reduce -t 2", &["'2'", "--nthreads", "default only, 1"]),
             (
                 "all_reduce --cudagraph 1",

@@ -1,5 +1,6 @@
 //! The options of the commands that use servers, disks and the firmware's variables.
 
+use super::whole;
 use crate::net::{http, publish};
 use clap::{Args as ClapArgs, ValueEnum};
 use std::path::PathBuf;
@@ -16,7 +17,7 @@ pub struct Publish {
     #[arg(long, value_name = "U", value_parser = address)]
     pub url: Option<String>,
     /// How many reports are kept on the partition, and how many unsent reports are queued
-    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = whole::<u16>(1, 1000), allow_negative_numbers = true)]
     pub keep: u16,
     /// The queue of unsent reports if there is no partition
     #[arg(long, value_name = "DIR", default_value = publish::SPOOL)]
@@ -28,7 +29,7 @@ pub struct Publish {
     #[arg(long, value_name = "FILE", requires = "url")]
     pub token_file: Option<PathBuf>,
     /// Time limit in seconds for all attempts to send this report and the queued ones
-    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = whole::<u64>(1, 3600), allow_negative_numbers = true)]
     pub timeout: u64,
     /// Trust only these CA certificates (PEM) for https
     #[arg(long, value_name = "FILE")]
@@ -77,16 +78,16 @@ pub struct Fetch {
     #[arg(short, long, value_name = "FILE")]
     pub output: PathBuf,
     /// The largest allowed size of the file, in bytes
-    #[arg(long, value_name = "BYTES", default_value_t = 1 << 20)]
+    #[arg(long, value_name = "BYTES", default_value_t = 1 << 20, value_parser = whole::<u64>(0, u64::MAX - 1), allow_negative_numbers = true)]
     pub largest: u64,
     /// Time limit in seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = whole::<u64>(1, 3600), allow_negative_numbers = true)]
     pub timeout: u64,
     /// Trust only these CA certificates (PEM) for https
     #[arg(long, value_name = "FILE")]
     pub ca: Option<PathBuf>,
     /// Print the progress at this interval, in seconds
-    #[arg(long, value_name = "SECONDS")]
+    #[arg(long, value_name = "SECONDS", value_parser = whole::<u64>(0, 3600), allow_negative_numbers = true)]
     pub progress: Option<u64>,
 }
 
@@ -97,7 +98,7 @@ pub struct Time {
     #[arg(required = true, value_name = "SERVER")]
     pub servers: Vec<String>,
     /// Time limit in seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 4, value_parser = clap::value_parser!(u64).range(1..=60))]
+    #[arg(long, value_name = "SECONDS", default_value_t = 4, value_parser = whole::<u64>(1, 60), allow_negative_numbers = true)]
     pub timeout: u64,
 }
 
@@ -129,7 +130,31 @@ mod tests {
                 "publish r --url http://h:80800/",
                 ["http://h:80800/", "[:PORT]"],
             ),
-            ("publish r --keep 0", ["'0'", "1..=1000"]),
+            (
+                "publish r --keep 0",
+                ["'0'", "allowed: a whole number of 1 to 1000"],
+            ),
+            (
+                "publish r --timeout -5",
+                ["'-5'", "a whole number of 1 to 3600"],
+            ),
+            (
+                "publish r --timeout 99999999999999999999",
+                ["--timeout", "a whole number of 1 to 3600"],
+            ),
+            (
+                "nodes --meeting-timeout x",
+                ["'x'", "a whole number of 1 to 86400"],
+            ),
+            ("nodes --size 1", ["'1'", "a whole number of 2 to 1024"]),
+            (
+                "nodes --rendezvous 127.0.0.1",
+                ["'127.0.0.1'", "mdns, or HOST:PORT"],
+            ),
+            (
+                "nccl all_reduce -n x",
+                ["'x'", "a whole number of 1 to 100000"],
+            ),
             ("publish r --verdict GOOD", ["GOOD", "DEGRADED"]),
             (
                 "fetch http://h/f -o f --sha256 12",

@@ -1,7 +1,7 @@
 //! The options of the commands that run tests: `validate`, `p2p` and `nodes`.
 
-use super::Place;
-use crate::config::{GpuName, IdentityPolicy, Level};
+use super::{Place, whole};
+use crate::config::{self, GpuName, IdentityPolicy, Level};
 use crate::suite;
 use clap::builder::PossibleValuesParser;
 use clap::{Args as ClapArgs, ValueEnum};
@@ -77,6 +77,11 @@ pub(super) fn gpu(text: &str) -> Result<GpuName, String> {
     text.parse()
 }
 
+/// As the key `nodes.rendezvous`.
+fn rendezvous(text: &str) -> Result<String, String> {
+    config::rendezvous(text).ok_or_else(|| format!("allowed: {}", config::RENDEZVOUS))
+}
+
 /// `--scope`
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum ScopeChoice {
@@ -131,16 +136,16 @@ pub struct Nodes {
 #[derive(Debug, Clone, PartialEq, Eq, Default, ClapArgs)]
 pub struct Meet {
     /// How many nodes; under a launcher its number of processes
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(2..=1024))]
+    #[arg(long, value_name = "N", value_parser = whole::<u16>(2, 1024), allow_negative_numbers = true)]
     pub size: Option<u16>,
     /// A file with the token that all nodes share, 16 to 256 characters
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
     /// Where the nodes meet: the address of the node that leads, or `mdns` to find each other by multicast DNS
-    #[arg(long, value_name = "HOST:PORT|mdns")]
+    #[arg(long, value_name = "HOST:PORT|mdns", value_parser = rendezvous)]
     pub rendezvous: Option<String>,
     /// How long to wait for all nodes, seconds
-    #[arg(long, value_name = "S", value_parser = clap::value_parser!(u32).range(1..=86_400))]
+    #[arg(long, value_name = "S", value_parser = whole::<u32>(1, 86_400), allow_negative_numbers = true)]
     pub meeting_timeout: Option<u32>,
     /// The name of this node in messages; default: its host name
     #[arg(long, value_name = "NAME")]

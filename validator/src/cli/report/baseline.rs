@@ -16,6 +16,7 @@ use report::summary::Summary;
 use report::{Report, ReportError, from_json};
 use std::collections::BTreeSet;
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 /// `baseline`
@@ -78,10 +79,7 @@ fn save(files: &[PathBuf], to: Option<&PathBuf>, force: bool) -> Result<u8, Comm
     if to.is_file() && files::read(to, LARGEST).is_ok_and(|bytes| from_json(&bytes).is_ok()) {
         return Err(wrong(here(to, "is a report and will not be replaced")));
     }
-    let reports = reports
-        .iter()
-        .map(|path| read_any(path))
-        .collect::<Result<Vec<_>, _>>()?;
+    let reports = distinct(reports)?;
     let made =
         baseline(&reports).map_err(|why| CommandError::Undone(format!("baseline save: {why}")))?;
     if made.left_out > 0 {
@@ -105,6 +103,23 @@ fn save(files: &[PathBuf], to: Option<&PathBuf>, force: bool) -> Result<u8, Comm
     );
     write(&Place::Stdout, &shown_text(&line))?;
     Ok(SUCCESS)
+}
+
+/// The reports in these files. One that is named twice counts once: it says nothing about the noise between two runs.
+fn distinct(files: &[PathBuf]) -> Result<Vec<Report>, CommandError> {
+    let mut reports: Vec<Report> = Vec::new();
+    for path in files {
+        let report = read_any(path)?;
+        if reports.contains(&report) {
+            log::warn!(
+                "{}",
+                here(path, "is the same report as another one, and counts once")
+            );
+        } else {
+            reports.push(report);
+        }
+    }
+    Ok(reports)
 }
 
 /// `compare`: status 2 if a file could not be read.
@@ -138,6 +153,8 @@ pub(in crate::cli) fn compare(asked: &Compare) -> Result<u8, CommandError> {
             Err(why) => all.push((name, Err(why))),
         }
     }
+    let refused = found.refused.into_iter();
+    all.extend(refused.map(|(path, why)| (path.display().to_string(), Err(why))));
     if all.is_empty() {
         return Err(CommandError::Undone(
             "compare: there is no report".to_owned(),
@@ -192,37 +209,63 @@ struct ReportFiles {
     files: Vec<PathBuf>,
     /// Those that were found in a folder, not named on the command line.
     listed: BTreeSet<PathBuf>,
+    /// What is not read, and why.
+    refused: Vec<(PathBuf, String)>,
 }
 
 impl ReportFiles {
     fn add(&mut self, path: PathBuf) -> Result<(), String> {
-        if self.files.len() >= MOST {
-            return Err(format!(
-                "compare: more than {MOST} files, allowed: at most {MOST}"
-            ));
-        }
         self.files.push(path);
+        self.counted()
+    }
+
+    /// Adds every .json file in a folder and its subfolders, in the order of their names. What cannot be read, or is too deep,
+    /// is kept with the reason. Links to folders are not followed.
+    fn folder(&mut self, folder: &Path, depth: usize) -> Result<(), String> {
+        let unread = |e: std::io::Error| format!("cannot be read: {e}");
+        let entries = fs::read_dir(folder).and_then(Iterator::collect::<io::Result<Vec<_>>>);
+        let mut entries = match entries {
+            Ok(entries) => entries,
+            Err(e) => return self.refuse(folder.to_owned(), unread(e)),
+        };
+        entries.sort_by_key(fs::DirEntry::file_name);
+        for entry in entries {
+            let path = entry.path();
+            let json = path.extension().is_some_and(|end| end == "json");
+            match entry.file_type() {
+                Err(e) => self.refuse(path, unread(e))?,
+                Ok(kind) if kind.is_dir() && depth < DEEPEST => self.folder(&path, depth + 1)?,
+                Ok(kind) if kind.is_dir() => {
+                    self.refuse(path, format!("more than {DEEPEST} folders deep"))?;
+                }
+                Ok(_) if json => match fs::metadata(&path) {
+                    Err(e) => self.refuse(path, unread(e))?,
+                    Ok(there) if there.is_file() => {
+                        self.listed.insert(path.clone());
+                        self.add(path)?;
+                    }
+                    Ok(there) if there.is_dir() => {}
+                    Ok(_) => self.refuse(path, "no regular file".to_owned())?,
+                },
+                Ok(_) => {}
+            }
+        }
         Ok(())
     }
 
-    /// Adds every regular .json file in a folder and its subfolders, in the order of their names. Links to folders are
-    /// not followed.
-    fn folder(&mut self, folder: &Path, depth: usize) -> Result<(), String> {
-        let unread = |e: std::io::Error| here(folder, &format!("cannot be read: {e}"));
-        let entries = fs::read_dir(folder).map_err(unread)?;
-        let mut entries = entries.collect::<Result<Vec<_>, _>>().map_err(unread)?;
-        entries.sort_by_key(fs::DirEntry::file_name);
-        for entry in entries {
-            let (path, kind) = (entry.path(), entry.file_type().map_err(unread)?);
-            let json = path.extension().is_some_and(|end| end == "json");
-            if kind.is_dir() && depth < DEEPEST {
-                self.folder(&path, depth + 1)?;
-            } else if kind.is_dir() {
-                return Err(here(&path, &format!("more than {DEEPEST} folders deep")));
-            } else if json && path.is_file() {
-                self.listed.insert(path.clone());
-                self.add(path)?;
-            }
+    /// Gives this file or folder a row with the reason.
+    fn refuse(&mut self, path: PathBuf, why: String) -> Result<(), String> {
+        self.refused.push((path, why));
+        self.counted()
+    }
+
+    /// # Errors
+    /// There are too many rows.
+    fn counted(&self) -> Result<(), String> {
+        if self.files.len() + self.refused.len() > MOST {
+            return Err(format!(
+                "compare: more than {MOST} files, allowed: at most {MOST}"
+            ));
         }
         Ok(())
     }

@@ -39,7 +39,7 @@ pub(super) enum Ending {
     InvalidMessage(String),
     /// It could not be started, or did not accept the request.
     NotStarted(io::Error),
-    /// This process received SIGINT or SIGTERM, and killed it.
+    /// This process received SIGINT, SIGTERM or SIGHUP, and killed it.
     Interrupted(Interrupt),
 }
 

@@ -1,8 +1,9 @@
 //! A finished report, or init's verdict if there is no report: its bytes unchanged, and the few values that
-//! publishing it needs. Nothing else in it is checked here.
+//! publishing it needs. What readers of reports refuse is not published.
 
 use super::store::file_name_part;
 use contract::schema;
+use outcome::Verdict;
 use serde::Deserialize;
 
 /// The kinds of documents that can be published.
@@ -20,19 +21,24 @@ pub struct FinishedReport {
     pub name: String,
 }
 
+/// The verdict, of a document whose schema is known.
+#[derive(Debug, Deserialize)]
+struct Verdicts {
+    verdict: Verdict,
+}
+
 /// The values that are read from a report.
 #[derive(Debug, Deserialize)]
 struct Head {
     schema: String,
-    verdict: String,
     started: Option<String>,
 }
 
 impl FinishedReport {
-    /// Parses a report; `verdict` overrides its own verdict.
+    /// Parses a report; `verdict` overrides its own verdict, which it may only make worse.
     ///
     /// # Errors
-    /// The bytes are not a report; one line.
+    /// The bytes are not a report, it contradicts itself, or `verdict` is better than its own; one line.
     pub fn from_json(bytes: Vec<u8>, verdict: Option<&str>) -> Result<Self, String> {
         let head: Head = serde_json::from_slice(&bytes).map_err(|e| e.to_string())?;
         if !SCHEMAS.contains(&head.schema.as_str()) {
@@ -42,13 +48,34 @@ impl FinishedReport {
                 SCHEMAS.join(", ")
             ));
         }
+        let own = if head.schema == schema::REPORT {
+            report::from_json(&bytes)
+                .map_err(|e| e.to_string())?
+                .verdict
+        } else {
+            let read: Verdicts = serde_json::from_slice(&bytes).map_err(|e| e.to_string())?;
+            read.verdict
+        };
+        let verdict = verdict.map_or(Ok(own), |word| not_better(word, own))?;
         let started = file_name_part(head.started.as_deref().unwrap_or("unknown"));
-        let name = format!(
-            "{started}-{}",
-            file_name_part(verdict.unwrap_or(&head.verdict))
-        );
+        let name = format!("{started}-{verdict}");
         Ok(Self { bytes, name })
     }
+}
+
+/// The verdict that `word` names. The name and the headers of a report must not claim more than it proves.
+fn not_better(word: &str, own: Verdict) -> Result<Verdict, String> {
+    let all = [
+        Verdict::Pass,
+        Verdict::Degraded,
+        Verdict::Fail,
+        Verdict::Error,
+    ];
+    all.into_iter()
+        .find(|verdict| *verdict >= own && verdict.to_string() == word)
+        .ok_or_else(|| {
+            format!("verdict: read {word}, allowed: the report's own, {own}, or a worse one")
+        })
 }
 
 /// The part of a report that identifies its machine.
@@ -109,6 +136,9 @@ pub(super) fn verdict_of(name: &str) -> &str {
 mod tests {
     use super::*;
 
+    /// A report of one test, which failed.
+    const REPORT: &str = include_str!("../../../tests/data/published.json");
+
     #[test]
     fn the_headers_say_which_machine_it_is_and_cannot_be_broken() {
         let json = br#"{"machine":{"host":"n\r\nX: 1","machine_id":null,"serial":"S 4"}}"#;
@@ -126,14 +156,15 @@ mod tests {
 
     #[test]
     fn a_report_is_named_by_its_start_and_the_verdict_that_counts() {
-        let text = r#"{"schema":"firstlight.report/1","verdict":"PASS","started":"2026-11-20T10:00:00Z","x":[]}"#;
         let read = |verdict| {
-            FinishedReport::from_json(text.into(), verdict)
-                .unwrap()
-                .name
+            FinishedReport::from_json(REPORT.into(), verdict).map(|finished| finished.name)
         };
-        assert_eq!(read(None), "20261120T100000Z-PASS");
-        assert_eq!(read(Some("ERROR")), "20261120T100000Z-ERROR");
+        assert_eq!(read(None).unwrap(), "20261120T100000Z-FAIL");
+        assert_eq!(read(Some("ERROR")).unwrap(), "20261120T100000Z-ERROR");
+        assert_eq!(
+            read(Some("DEGRADED")).unwrap_err(),
+            "verdict: read DEGRADED, allowed: the report's own, FAIL, or a worse one"
+        );
         assert_eq!(verdict_of("000001-20261120T100000Z-ERROR.json"), "ERROR");
         let verdict = r#"{"schema":"firstlight.verdict/1","verdict":"ERROR","cause":null}"#;
         assert_eq!(
@@ -151,6 +182,9 @@ mod tests {
             "{}",
             "[]",
             r#"{"schema":"other/1","verdict":"PASS"}"#,
+            r#"{"schema":"firstlight.report/1","verdict":"PASS"}"#,
+            r#"{"schema":"firstlight.verdict/1","verdict":"GOOD"}"#,
+            &REPORT.replace("FAIL", "PASS"),
             "no json",
         ] {
             assert!(

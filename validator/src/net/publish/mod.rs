@@ -9,7 +9,7 @@ mod store;
 
 pub use finished::{FinishedReport, LARGEST};
 
-use crate::net::http::{self, Authorities, HttpError};
+use crate::net::http::{self, Answer, Authorities, HttpError};
 use report::mac::Key;
 use send::{ReportPost, SendResult, UploadClient};
 use std::io::{self, ErrorKind};
@@ -193,7 +193,7 @@ struct Http<'a> {
 }
 
 impl UploadClient for Http<'_> {
-    fn post(&mut self, post: ReportPost<'_>, within: Duration) -> Result<u16, HttpError> {
+    fn post(&mut self, post: ReportPost<'_>, within: Duration) -> Result<Answer, HttpError> {
         let mut headers = vec![
             ("Content-Type", "application/json"),
             ("Idempotency-Key", post.key),

@@ -6,15 +6,23 @@ use super::finished::LARGEST;
 use super::mac::mac_file_name;
 use outcome::files::{self, atomic};
 use report::mac::Key;
-use rustix::fs::{Mode, OFlags, open};
+use rustix::fs::{FlockOperation, Mode, OFlags, flock, open};
+use rustix::io::Errno;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 /// Maximum length of a word in a name.
 const MAX_WORD: usize = 20;
 /// The highest number: a file with a higher one is not ours.
 const MAX_NUMBER: u64 = 999_999_999;
+
+/// How long another program may hold the folder: a slow stick takes seconds for a report.
+const LOCK_WAIT: Duration = Duration::from_secs(10);
+/// The time between two attempts to hold it.
+const LOCK_PAUSE: Duration = Duration::from_millis(20);
 
 /// A folder that keeps the newest reports.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,16 +69,20 @@ impl ReportStore {
     /// Saves `bytes` under the next number. When this returns they are on the disk under that name.
     ///
     /// # Errors
-    /// The system's error; in that case every older file is unchanged and no part of the new one is left.
+    /// The system's error, or that another program holds the folder; in that case every older file is unchanged and no part
+    /// of the new one is left.
     pub(super) fn save(&self, name: &str, bytes: &[u8]) -> io::Result<SavedReport> {
         match fs::symlink_metadata(&self.dir) {
             Ok(data) if data.is_dir() => {}
             Ok(_) => return Err(ErrorKind::NotADirectory.into()),
             Err(_) => {
                 fs::create_dir_all(&self.dir)?;
-                self.dir.parent().map_or(Ok(()), sync_folder)?;
+                sync_folder(files::folder_of(&self.dir))?;
             }
         }
+        // From the choice of the number to the removal of old files: two programs with one number would replace each
+        // other's report.
+        let _held = hold(&self.dir, LOCK_WAIT)?;
         let old = self.files()?;
         let mut used = self.files_set_aside()?;
         used.extend(old.iter().cloned());
@@ -149,12 +161,15 @@ impl ReportStore {
         files::content(file, largest).map_err(io::Error::other)
     }
 
-    /// Removes a file.
+    /// Removes a file, which another program may have removed before.
     ///
     /// # Errors
     /// The system's error.
     pub(super) fn remove(&self, name: &str) -> io::Result<()> {
-        fs::remove_file(self.dir.join(name))?;
+        match fs::remove_file(self.dir.join(name)) {
+            Err(e) if e.kind() != ErrorKind::NotFound => return Err(e),
+            _ => {}
+        }
         // There may be no MAC, as in `remove_old`.
         let _ = fs::remove_file(self.dir.join(mac_file_name(name)));
         sync_folder(&self.dir)
@@ -167,7 +182,8 @@ impl ReportStore {
         sync_folder(&self.dir)
     }
 
-    /// Removes incomplete files, left when a disk was unplugged during a write.
+    /// Removes incomplete files, left when a disk was unplugged during a write. The folder is held: none is of a program
+    /// that still writes.
     fn remove_temporary(&self) -> io::Result<()> {
         for entry in fs::read_dir(&self.dir)? {
             let name = entry?.file_name().to_string_lossy().into_owned();
@@ -176,6 +192,31 @@ impl ReportStore {
             }
         }
         Ok(())
+    }
+}
+
+/// Holds a folder against other runs of this program until the file is closed, also by the end of the process. Nothing is
+/// written for that, so it also works on a full disk and on FAT. A file system that has no such locks does not prevent the
+/// saving.
+///
+/// # Errors
+/// The folder cannot be opened, or another program holds it for longer than `wait`.
+fn hold(dir: &Path, wait: Duration) -> io::Result<File> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let folder = File::from(open(dir, flags, Mode::empty())?);
+    let began = Instant::now();
+    loop {
+        match flock(&folder, FlockOperation::NonBlockingLockExclusive) {
+            Err(Errno::WOULDBLOCK | Errno::INTR) if began.elapsed() < wait => sleep(LOCK_PAUSE),
+            Err(Errno::WOULDBLOCK | Errno::INTR) => {
+                let why = format!(
+                    "another program has locked the folder for {} s",
+                    wait.as_secs()
+                );
+                return Err(io::Error::new(ErrorKind::TimedOut, why));
+            }
+            Ok(()) | Err(_) => return Ok(folder),
+        }
     }
 }
 
@@ -250,6 +291,55 @@ mod tests {
             "notes.txt",
         ];
         assert_eq!(names(&store), want);
+    }
+
+    #[test]
+    fn simultaneous_reports_of_one_name_are_all_kept_with_a_number_each() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = dir.path().join("reports");
+        let texts: Vec<String> = (0..16).map(|n| format!("report {n}")).collect();
+        std::thread::scope(|scope| {
+            for text in &texts {
+                // Each run of the program opens the folder by itself.
+                let store = ReportStore::new(&at, 20);
+                scope.spawn(move || store.save("x-PASS", text.as_bytes()).unwrap());
+            }
+        });
+        let store = ReportStore::new(&at, 20);
+        let files = store.files().unwrap();
+        let numbers: Vec<_> = files.iter().map(|(number, _)| *number).collect();
+        assert_eq!(numbers, (1..=16).collect::<Vec<_>>());
+        let mut kept: Vec<_> = files
+            .iter()
+            .map(|(_, name)| String::from_utf8(store.read(name).unwrap()).unwrap())
+            .collect();
+        kept.sort();
+        let mut texts = texts;
+        texts.sort();
+        assert_eq!(kept, texts);
+    }
+
+    #[test]
+    fn a_folder_that_another_program_holds_is_an_error_in_one_line() {
+        let dir = tempfile::tempdir().unwrap();
+        let held = hold(dir.path(), Duration::ZERO).unwrap();
+        let why = hold(dir.path(), Duration::from_millis(50)).unwrap_err();
+        assert_eq!(
+            why.to_string(),
+            "another program has locked the folder for 0 s"
+        );
+        drop(held);
+        assert!(hold(dir.path(), Duration::ZERO).is_ok());
+    }
+
+    #[test]
+    fn a_file_that_another_run_has_removed_is_removed() {
+        let dir = tempfile::tempdir().unwrap();
+        assert!(
+            ReportStore::new(dir.path(), 1)
+                .remove("000001-a.json")
+                .is_ok()
+        );
     }
 
     #[test]

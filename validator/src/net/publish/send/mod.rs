@@ -5,9 +5,10 @@
 use super::finished::{FinishedReport, verdict_of};
 use super::mac::{UNPROVEN, UNSENT};
 use super::store::ReportStore;
-use crate::net::http::{HttpError, status_text};
+use crate::net::http::{Answer, HttpError};
 use report::mac::digest;
 use std::collections::VecDeque;
+use std::io::ErrorKind;
 use std::time::Duration;
 
 /// The first pause between two attempts; each further one is twice as long, up to [`MAX_PAUSE`].
@@ -31,11 +32,11 @@ pub(super) struct ReportPost<'a> {
 
 /// The network and the clock, which tests replace.
 pub(super) trait UploadClient {
-    /// Sends one report and returns the status.
+    /// Sends one report and returns the answer.
     ///
     /// # Errors
     /// The server did not answer.
-    fn post(&mut self, post: ReportPost<'_>, within: Duration) -> Result<u16, HttpError>;
+    fn post(&mut self, post: ReportPost<'_>, within: Duration) -> Result<Answer, HttpError>;
     /// Time since the start.
     fn elapsed(&self) -> Duration;
     /// Waits.
@@ -145,6 +146,8 @@ fn send_older(
 ) -> Option<FailedReport> {
     let body = match spool.read(name) {
         Ok(body) => body,
+        // Another run has sent it or set it aside.
+        Err(e) if e.kind() == ErrorKind::NotFound => return None,
         Err(e) => {
             sent.remarks
                 .push(format!("{name} from the spool cannot be read: {e}"));
@@ -227,6 +230,8 @@ fn remove_sent(spool: &ReportStore, name: &str, sent: &mut SendResult) {
 fn set_aside(spool: &ReportStore, name: &str, why: &str, suffix: &str, sent: &mut SendResult) {
     let aside = match spool.set_aside(name, suffix) {
         Ok(aside) => format!("set aside as {aside}"),
+        // Another run has sent it or set it aside.
+        Err(e) if e.kind() == ErrorKind::NotFound => return,
         Err(e) => format!("not set aside: {e}"),
     };
     sent.rejected
@@ -239,11 +244,11 @@ fn attempt(post: ReportPost<'_>, left: Duration, client: &mut impl UploadClient)
         return Attempt::Failed("no time was left".to_owned());
     }
     match client.post(post, left.min(MAX_ATTEMPT)) {
-        Ok(200..=299) => Attempt::Delivered,
-        Ok(status) if is_retryable(status) => {
-            Attempt::Failed(format!("answered {}", status_text(status)))
-        }
-        Ok(status) => Attempt::Refused(format!("answered {}", status_text(status))),
+        Ok(answer) => match answer.status {
+            200..=299 => Attempt::Delivered,
+            status if is_retryable(status) => Attempt::Failed(format!("answered {answer}")),
+            _ => Attempt::Refused(format!("answered {answer}")),
+        },
         Err(e) => Attempt::Failed(e.to_string()),
     }
 }
@@ -280,7 +285,8 @@ fn deliver(
         };
         if client.elapsed() + pause >= deadline {
             let s = if *tries == 1 { "y" } else { "ies" };
-            return Err(format!("{why} ({tries} tr{s} in {} s)", deadline.as_secs()));
+            let took = client.elapsed().as_secs_f64();
+            return Err(format!("{why} ({tries} tr{s} in {took:.1} s)"));
         }
         client.pause(pause);
         pause = (pause * 2).min(MAX_PAUSE);
