@@ -521,8 +521,8 @@ fn no_acknowledged_report_is_lost_by_a_kill_and_the_senders_complete_all(kind: K
                     &Authorities::default(),
                     Duration::from_secs(20),
                 ) {
-                    Ok(200 | 201) => break,
-                    Ok(status) => panic!("answered {status}"),
+                    Ok(answer) if matches!(answer.status, 200 | 201) => break,
+                    Ok(answer) => panic!("answered {answer:?}"),
                     // The receiver is dead, or was killed before it responded.
                     Err(_) => thread::sleep(Duration::from_millis(20)),
                 }
