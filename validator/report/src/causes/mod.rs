@@ -132,13 +132,14 @@ pub(super) fn causes(report: &Report) -> Vec<Cause> {
     let measured = |n: &usize| all.get(*n).is_some_and(|f| !f.finding.is_earlier_fault());
     let mut roots: Vec<Option<usize>> = (0..all.len()).map(|n| Some(n).filter(measured)).collect();
     for (at, n) in order.iter().enumerate().filter(|(_, n)| measured(n)) {
-        let explains =
-            |m: &&usize| matches!((all.get(**m), all.get(*n)), (Some(a), Some(b)) if a.explains(b));
-        let by = order
-            .iter()
-            .take(at)
-            .filter(|m| measured(m))
-            .find(explains)
+        let pair = |m: &usize| all.get(*m).zip(all.get(*n));
+        let direct = |m: &&usize| pair(m).is_some_and(|(a, b)| a.explains_directly(b));
+        let explains = |m: &&usize| pair(m).is_some_and(|(a, b)| a.explains(b));
+        let earlier = || order.iter().take(at).filter(|m| measured(m));
+        // A cause that was found itself comes before one that explains only by way of something that may not be there.
+        let by = earlier()
+            .find(direct)
+            .or_else(|| earlier().find(explains))
             .and_then(|m| roots.get(*m).copied());
         if let (Some(by), Some(root)) = (by, roots.get_mut(*n)) {
             *root = by;
@@ -209,6 +210,12 @@ impl PlacedFinding<'_> {
             return false;
         };
         cause.explains(symptom) && self.gpus.overlaps(&other.gpus)
+    }
+
+    /// The same without other codes between.
+    fn explains_directly(&self, other: &Self) -> bool {
+        let listed = |symptom: Code| symptom.explained_by().any(|code| Some(code) == self.code);
+        other.code.is_some_and(listed) && self.gpus.overlaps(&other.gpus)
     }
 
     /// Whether both have the same code and are about the same device, GPU or pair.

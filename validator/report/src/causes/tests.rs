@@ -203,6 +203,23 @@ fn a_pass_rules_out_only_what_its_test_looked_for_and_did_not_find() {
 }
 
 #[test]
+fn a_bar_without_an_address_explains_a_start_that_failed_and_a_translating_iommu_does_not() {
+    let found = report(&[
+        ("iommu", Code::IommuTranslating, Fail, "machine"),
+        ("fabric", Code::RebarNoRoom, Fail, "0000:11:00.0"),
+        ("driver", Code::GpuInit, Fail, "0000:11:00.0"),
+    ]);
+    let symptoms = |code: &str| {
+        let cause = found.causes.iter().find(|cause| cause.code == code);
+        cause.map(|cause| cause.symptoms.len())
+    };
+    assert_eq!(
+        (symptoms("IOMMU-TRANSLATING"), symptoms("REBAR-NO-ROOM")),
+        (Some(0), Some(1))
+    );
+}
+
+#[test]
 fn one_fault_of_one_gpu_is_one_cause_with_the_remedy_of_the_test_that_knows_more() {
     let remedies = |found: &Report| {
         let causes = found.causes.iter();
