@@ -161,8 +161,7 @@ fn report_folder(names: &str) {
             .iter()
             .for_each(|name| fs::write(root.join(folder).join(name), name).expect("there is room"));
     }
-    let report =
-        br#"{"schema":"firstlight.report/1","verdict":"PASS","started":"2026-11-20T10:00:00Z"}"#;
+    let report = include_bytes!("../../../validator/tests/data/published.json");
     let finished = FinishedReport::from_json(report.to_vec(), None).expect("it is a report");
     let offline = Some("no network".to_owned());
     let (url, timeout) = ("http://192.0.2.1/".to_owned(), Duration::from_secs(1));
