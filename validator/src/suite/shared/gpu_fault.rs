@@ -116,13 +116,13 @@ pub(in crate::suite) fn may_share_page_tables(fabric: &Fabric) -> bool {
 }
 
 /// The judgement with the fault that ended CUDA in this process, if the test did not notice it: its destructors free memory and
-/// disable access, and return no error.
+/// disable access, and return no error. A test that does not apply has proven nothing that the fault could make untrue.
 pub(in crate::suite) fn with_unnoticed_loss(
     judgement: Judgement,
     loss: Option<GpuError>,
 ) -> Judgement {
     match (judgement.outcome(), loss) {
-        (Outcome::Pass | Outcome::Warn | Outcome::NotApplicable, Some(error)) => {
+        (Outcome::Pass | Outcome::Warn, Some(error)) => {
             let finding = *fault_finding(Subject::Machine, &error);
             let summary = finding.message.to_string();
             let mut judgement = judgement.with(vec![finding]);
@@ -177,6 +177,8 @@ mod tests {
             said.summary
         );
         assert_eq!(with_unnoticed_loss(fine(), None), fine());
+        let none = || Judgement::not_applicable("the first test of NCCL failed");
+        assert_eq!(with_unnoticed_loss(none(), loss()), none());
         let noticed = Judgement::by(*fault_finding(
             Subject::Machine,
             &error("cuLaunchKernel", 719),
