@@ -305,7 +305,7 @@ mod tests {
         }
         let names = gathering.admitted.iter().map(|node| &node.card);
         let names = names.map(|card| card.name.clone()).collect();
-        // Those that stay are told nothing more.
+        // The connections of the nodes that stay are closed, so that their links give an error and not an order.
         gathering.admitted.clear();
         let turned_away = |link: &mut Link| {
             let told = link.from.receive::<Numbered<Order>>(SEND_TIMEOUT);

@@ -26,6 +26,18 @@ pub fn read(root: &Root) -> Result<NewLines, String> {
     Cursor::open(root)?.read_new()
 }
 
+/// A log of these lines, one a second from the kernel's start on.
+#[cfg(any(test, feature = "samples"))]
+#[must_use]
+pub fn sample(texts: &[&str]) -> Vec<Line> {
+    let line = |(seq, text): (u64, &&str)| Line {
+        seq,
+        at: std::time::Duration::from_secs(seq),
+        text: (*text).to_owned(),
+    };
+    (0..).zip(texts).map(line).collect()
+}
+
 /// A position in the kernel log.
 #[derive(Debug)]
 pub struct Cursor {

@@ -65,7 +65,7 @@ impl Root {
     }
 
     /// `rel` (e.g. `sys/bus/pci/devices`) below what people call the machine, for messages: a recorded machine is unpacked into
-    /// a folder that nobody knows.
+    /// a temporary folder, whose name tells the user nothing.
     #[must_use]
     pub fn shown(&self, rel: impl AsRef<Path>) -> String {
         let rel = rel.as_ref();

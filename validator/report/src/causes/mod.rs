@@ -136,7 +136,7 @@ pub(super) fn causes(report: &Report) -> Vec<Cause> {
         let direct = |m: &&usize| pair(m).is_some_and(|(a, b)| a.explains_directly(b));
         let explains = |m: &&usize| pair(m).is_some_and(|(a, b)| a.explains(b));
         let earlier = || order.iter().take(at).filter(|m| measured(m));
-        // A cause that was found itself comes before one that explains only by way of something that may not be there.
+        // A direct cause comes before an indirect one, whose step between may be missing here.
         let by = earlier()
             .find(direct)
             .or_else(|| earlier().find(explains))

@@ -333,7 +333,7 @@ fn json_without_value(words: &[OsString]) -> Vec<OsString> {
     words.iter().map(bare).collect()
 }
 
-/// Parses a whole number of `least` to `most`; what is not one is told both limits.
+/// Parses a whole number from `least` to `most`; the error for anything else names both limits.
 fn whole<T: TryFrom<u64>>(
     least: u64,
     most: u64,

@@ -122,8 +122,8 @@ fn legacy_branch(lines: &[Line]) -> Option<u32> {
     branches.all(|other| other == first).then_some(first)
 }
 
-/// The lines as one, without the module's name before each and without the documents to which the module refers. One record of the log may hold several lines, with their ends
-/// written as `\x0a` (Documentation/ABI/testing/dev-kmsg).
+/// The lines as one, without the module's name before each and without the documents to which the module refers. One record of
+/// the log may hold several lines, with their ends written as `\x0a` (Documentation/ABI/testing/dev-kmsg).
 fn joined(lines: &[&str]) -> String {
     let text = lines.join(" ").replace("\\x0a", " ").replace("NVRM:", " ");
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -136,17 +136,8 @@ fn joined(lines: &[&str]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::host::kmsg::sample as log;
     use crate::pcie::sample;
-    use std::time::Duration;
-
-    fn log(texts: &[&str]) -> Vec<Line> {
-        let line = |(seq, text): (u64, &&str)| Line {
-            seq,
-            at: Duration::from_secs(seq),
-            text: (*text).to_owned(),
-        };
-        (0..).zip(texts).map(line).collect()
-    }
 
     fn why(texts: &[&str]) -> Vec<DriverRefusal> {
         let log = log(texts);

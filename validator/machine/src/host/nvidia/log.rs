@@ -129,15 +129,7 @@ pub fn begins(lines: &[Line]) -> Option<Duration> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn log(texts: &[&str]) -> Vec<Line> {
-        let line = |(seq, text): (u64, &&str)| Line {
-            seq,
-            at: Duration::from_secs(seq),
-            text: (*text).to_owned(),
-        };
-        (0..).zip(texts).map(line).collect()
-    }
+    use crate::host::kmsg::sample as log;
 
     #[test]
     fn an_xid_names_its_gpu_and_number() {

@@ -89,18 +89,9 @@ fn finding(refused: &Refused<'_>, gpu: &Device) -> Finding {
 mod tests {
     use super::*;
     use crate::suite::shared::fixture;
+    use machine::host::kmsg::sample as log;
     use machine::host::nvidia::fixture::nvidia;
     use machine::pcie::model::Bdf;
-    use std::time::Duration;
-
-    fn log(texts: &[&str]) -> Vec<Line> {
-        let line = |text: &&str| Line {
-            seq: 0,
-            at: Duration::ZERO,
-            text: (*text).to_owned(),
-        };
-        texts.iter().map(line).collect()
-    }
 
     const GPU: &str = "NVRM: The NVIDIA GPU 0000:10:00.0 (PCI ID: 10de:1b80)";
     const NEEDS_OPEN: &str =

@@ -61,17 +61,8 @@ fn finding(gpu: &Device, first: &NoRoom<'_>, own: &[&NoRoom<'_>]) -> Finding {
 mod tests {
     use super::*;
     use crate::suite::shared::fixture;
+    use machine::host::kmsg::sample as log;
     use machine::pcie::model::Bar;
-    use std::time::Duration;
-
-    fn log(texts: &[&str]) -> Vec<Line> {
-        let line = |text: &&str| Line {
-            seq: 0,
-            at: Duration::ZERO,
-            text: (*text).to_owned(),
-        };
-        texts.iter().map(line).collect()
-    }
 
     const PLAIN: &str = "pci 0000:10:00.0: BAR 0 [mem size 0x04000000]: can't assign; no space";
     const WIDE: &str =

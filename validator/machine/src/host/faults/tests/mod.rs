@@ -1,21 +1,12 @@
 //! Kinds and severities where every device matters; [`whose`] has a machine with devices of all sorts.
 
 use super::*;
+use crate::host::kmsg::sample as log;
 use outcome::finding::FaultSource::Gpu;
 use outcome::finding::{Reason, Recovery};
-use std::time::Duration;
 
 mod tasks;
 mod whose;
-
-fn log(texts: &[&str]) -> Vec<Line> {
-    let line = |(seq, text): (u64, &&str)| Line {
-        seq,
-        at: Duration::from_secs(seq),
-        text: (*text).to_owned(),
-    };
-    (0..).zip(texts).map(line).collect()
-}
 
 #[track_caller]
 fn one(text: &str, code: Code, severity: Severity) -> Finding {
